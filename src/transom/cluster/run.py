@@ -14,9 +14,7 @@ import logging
 import random
 import signal
 import socket
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from transom.apiserver.admission import gmsa_resource
@@ -31,20 +29,21 @@ from transom.cluster import protection
 from transom.cluster.access import check_access
 from transom.cluster.clock_control import CLOCK_ROOT, ClockControl, make_adjustable_clock
 from transom.cluster.component_metrics import (
-    CONTROLLER_MANAGER,
     METRICS_ROOT,
-    SCHEDULER,
     ClusterComponentMetrics,
-    ComponentMetrics,
 )
 from transom.cluster.config import (
     ClusterConfig,
     load_starting_nodes,
     save_nodes,
-    scheduler_config_file,
 )
 from transom.cluster.options import parse_feature_gates, parse_runtime_config, windows_policy
 from transom.cluster.pki import ClusterPki
+from transom.cluster.run_components import (
+    RunComponent,
+    run_cluster_controllers,
+    run_cluster_scheduler,
+)
 from transom.cluster.saved_states import STATES_ROOT, SavedStates
 from transom.cluster.store_control import ROOT, StoreControl
 from transom.http import HttpServer, server_context
@@ -52,22 +51,15 @@ from transom.http.messages import Answer, HttpRequest, text_response
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
 from transom.kit.durations import parse_duration
-from transom.kit.jws import TokenSigner
 from transom.kit.lazy import lazy_import, load_modules
-from transom.kit.pki import load_key_pair
 from transom.kit.process import run_event_loop
 from transom.kit.process_metrics import collect_process_metrics
-from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
-from transom.kit.uuids import random_uuid
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import parse_release
-from transom.machinery.releases.features import FeatureSet
-from transom.machinery.serviceaccounts import group_names, user_name
 from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
 from transom.node.network_settings import API_PORT
-from transom.node.settings import split_cidrs
 from transom.node.spec import NodeSpec, control_plane_node, control_plane_nodes
 from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, Store, StoreError
 from transom.store.sqlite import SqliteStore
@@ -76,19 +68,14 @@ if TYPE_CHECKING:
     from transom.apiserver.crd import definition as crd_definition
     from transom.apiserver.crd import types as crd_types
     from transom.apiserver.kubelets import streams as kubelet_streams
-    from transom.client import leaderelection
     from transom.cloud import calls as cloud_calls
     from transom.cloud import provider as cloud_provider
     from transom.cloud.calls import CloudCalls
     from transom.cloud.provider import CloudProvider
-    from transom.cluster import components, etcd_store, snapshots
     from transom.cluster import control as cluster_control
+    from transom.cluster import etcd_store, snapshots
     from transom.cluster.control import ControlHandler
-    from transom.controllers import base as controllers_base
-    from transom.controllers import early as early_controllers
     from transom.controllers import manager as controller_manager
-    from transom.controllers import runner as controller_runner
-    from transom.controllers.runner import ControllerRow
     from transom.kit import adjustable_clock, loop_watchdog
     from transom.kit.adjustable_clock import AdjustableClock
     from transom.kit.loop_watchdog import LoopWatchdog
@@ -100,37 +87,26 @@ if TYPE_CHECKING:
     from transom.node.pool import NodePool
     from transom.runtime.sim import catalogue as sim_catalogue
     from transom.runtime.sim import context as sim_context
-    from transom.scheduler import config as scheduler_config
-    from transom.scheduler import metrics as scheduler_metrics
-    from transom.scheduler import scheduler as scheduler_module
     from transom.store import memory as memory_store
     from transom.store.etcd import client as etcd_client
     from transom.store.mvcc import Row
     from transom.userland import start as userland_start
     from transom.userland.launch import linux_commands, windows_commands
 else:
-    leaderelection = lazy_import("transom.client.leaderelection")
     cloud_calls = lazy_import("transom.cloud.calls")
     cloud_provider = lazy_import("transom.cloud.provider")
-    components = lazy_import("transom.cluster.components")
     memory_store = lazy_import("transom.store.memory")
     etcd_client = lazy_import("transom.store.etcd.client")
     etcd_store = lazy_import("transom.cluster.etcd_store")
     cluster_control = lazy_import("transom.cluster.control")
     snapshots = lazy_import("transom.cluster.snapshots")
-    controllers_base = lazy_import("transom.controllers.base")
-    early_controllers = lazy_import("transom.controllers.early")
     controller_manager = lazy_import("transom.controllers.manager")
-    controller_runner = lazy_import("transom.controllers.runner")
     cluster_access = lazy_import("transom.node.cluster_access")
     cluster_network = lazy_import("transom.node.cluster_network")
     machine_disks = lazy_import("transom.node.machine_disks")
     node_pool = lazy_import("transom.node.pool")
     sim_catalogue = lazy_import("transom.runtime.sim.catalogue")
     sim_context = lazy_import("transom.runtime.sim.context")
-    scheduler_config = lazy_import("transom.scheduler.config")
-    scheduler_metrics = lazy_import("transom.scheduler.metrics")
-    scheduler_module = lazy_import("transom.scheduler.scheduler")
     crd_definition = lazy_import("transom.apiserver.crd.definition")
     crd_types = lazy_import("transom.apiserver.crd.types")
     kubelet_streams = lazy_import("transom.apiserver.kubelets.streams")
@@ -149,13 +125,9 @@ MAX_BACK_OFF = 60.0
 MACHINE_DISKS = "machines.db"  # in the cluster's folder
 _FIRST_REQUESTS = 0.05  # seconds reserved for clients that wait for the cluster
 _REPORTED_ONE_BY_ONE = 8  # larger clusters report node readiness in steps
-# Bootstrap tokens are enabled in every cluster that nodes may join.
-_CONTROLLERS = ("*", "bootstrapsigner", "tokencleaner")
-_CERTIFICATE_SECONDS = 365 * 86400.0
 
 Report = Callable[[str], None]
 """Receives messages for the process that waits for the cluster; an empty one means ready."""
-Run = Callable[[], Coroutine[None, None, None]]
 
 
 def run_cluster_process(
@@ -214,7 +186,7 @@ async def serve_cluster(
     async with asyncio.TaskGroup() as group:
         running: list[asyncio.Task[None]] = []
 
-        def start(name: str, run_component: Run) -> None:
+        def start(name: str, run_component: RunComponent) -> None:
             running.append(group.create_task(supervised(name, run_component, health)))
 
         nodes_ready = asyncio.Event()
@@ -249,7 +221,7 @@ async def serve_cluster(
     log.info("stopped")
 
 
-async def supervised(name: str, start: Run, health: dict[str, str] | None = None) -> None:
+async def supervised(name: str, start: RunComponent, health: dict[str, str] | None = None) -> None:
     """Runs a component until cancelled and restarts it with increasing back-off when it fails.
     `health` records failures.
     """
@@ -560,18 +532,10 @@ class ClusterNodes:
 # ---- imports after the API server is up ----
 
 
-def _import_controllers() -> None:
-    load_modules(controller_manager)
-
-
 def import_components() -> None:
     # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition; the
     # rules for pods and workloads take as long.
     load_modules(controller_manager, crd_definition, crd_types, workload_validation)
-
-
-def _import_scheduler() -> None:
-    components.load_scheduler()
 
 
 def import_streams(*, simulated: bool) -> None:
@@ -635,126 +599,3 @@ def _make_nodes(
     )
     facts = cluster_access.ControlPlaneFacts(pki.certificates(), webhook_failures)
     return pool, cluster_control.ControlHandler(config, pool, facts), dataplane, disks
-
-
-async def run_cluster_controllers(
-    api: ApiServer,
-    config: ClusterConfig,
-    pki: ClusterPki,
-    nodes: NodesOfCluster | None,
-    nodes_ready: asyncio.Event,
-    metrics: ClusterComponentMetrics,
-) -> None:
-    """The controllers in this process. Each has the identity that it would have in a separate
-    process. Those that no node waits for start when the nodes are ready.
-    """
-
-    async def others() -> list[ControllerRow]:
-        if nodes is not None:
-            await nodes_ready.wait()
-        await asyncio.to_thread(_import_controllers)
-        selected = controller_manager.selected_controllers(_CONTROLLERS)
-        return [row for row in selected if row not in early_controllers.EARLY_CONTROLLERS]
-
-    def client(identity: str) -> ApiClient:
-        namespace = "kube-system"
-        name = user_name(namespace, identity) if identity else controller_runner.USER
-        groups = (*group_names(namespace),) if identity else ()
-        component = f"kubernetes/{identity or 'shared-informers'}"
-        agent = f"{controller_runner.USER_AGENT}/{config.git_version} (linux/amd64) {component}"
-        user = UserInfo(name, (*groups, "system:authenticated"))
-        return InProcessClient(
-            api, user, user_agent=agent, metrics=metrics.controllers.client.requests
-        )
-
-    authority = load_key_pair(pki.ca, pki.ca_key)
-
-    # TLS compares certificates with real time, also in a cluster with virtual time.
-    def sign_certificate(request: bytes, usages: Iterable[str]) -> bytes:
-        return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, time.time())
-
-    settings = controllers_base.ControllerSettings(
-        release=parse_release(config.release),
-        feature_gates=parse_feature_gates(config.feature_gates, config.release),
-        root_ca=pki.ca.read_text(),
-        sign=TokenSigner(pki.service_account_key.read_bytes()).sign,
-        sign_certificate=sign_certificate,
-    )
-    if nodes is not None:  # external nodes bring their own address ranges and cloud
-        settings = replace(
-            settings,
-            pod_cidrs=split_cidrs(config.pod_cidr),
-            service_cidrs=split_cidrs(config.service_cidr),
-            load_balancers=config.load_balancer_cidr,
-            cloud=nodes.cloud_calls(),
-        )
-
-    async def lead() -> None:
-        runner = controller_runner.ControllerRunner(
-            client, api.clock, random.SystemRandom(), settings, metrics.controllers.client.queues
-        )
-        await runner.run(early_controllers.EARLY_CONTROLLERS, others)
-
-    await _run_elected(api, config, CONTROLLER_MANAGER, client(""), lead, metrics.controllers)
-
-
-async def run_cluster_scheduler(
-    api: ApiServer, config: ClusterConfig, metrics: ClusterComponentMetrics
-) -> None:
-    await asyncio.to_thread(_import_scheduler)
-
-    agent = f"{scheduler_module.USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/scheduler"
-    client = InProcessClient(
-        api,
-        UserInfo(scheduler_module.USER, ("system:authenticated",)),
-        user_agent=agent,
-        metrics=metrics.scheduler.client.requests,
-    )
-    path = scheduler_config_file(config)
-    features = FeatureSet(
-        parse_release(config.release), parse_feature_gates(config.feature_gates, config.release)
-    )
-    settings = scheduler_config.load_scheduler_config(path, features) if path.exists() else None
-
-    counted = scheduler_metrics.SchedulerMetrics(features.release)
-
-    async def lead() -> None:
-        scheduler = scheduler_module.Scheduler(
-            client,
-            api.clock,
-            random.SystemRandom(),
-            settings,
-            features=features,
-            metrics=counted,
-        )
-        metrics.scheduler.set_own(scheduler.collect_metrics)
-        await scheduler.run()
-
-    await _run_elected(api, config, SCHEDULER, client, lead, metrics.scheduler)
-
-
-async def _run_elected(
-    api: ApiServer,
-    config: ClusterConfig,
-    name: str,
-    client: ApiClient,
-    lead: Run,
-    metrics: ComponentMetrics,
-) -> None:
-    """Runs a component in one of the servers that share a store, as long as this one holds its
-    Lease. A store of one process needs no election.
-    """
-    if not config.store:
-        await lead()
-        return
-    elector = leaderelection.LeaderElector(
-        client,
-        "kube-system",
-        name,
-        f"{socket.gethostname()}_{random_uuid(random.SystemRandom())}",
-        api.clock,
-        random.SystemRandom(),
-        watch_client=InProcessClient(api, SERVER_USER),
-        metrics=metrics.client.leases,
-    )
-    await elector.run(lead)

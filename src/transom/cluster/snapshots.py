@@ -7,7 +7,6 @@ keys. Nothing is replaced before its replacement is complete and on disk.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import hashlib
 import json
@@ -16,21 +15,27 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from transom import __version__
 from transom.cluster import config as configs
-from transom.cluster import daemon, protection
+from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
+from transom.cluster.snapshot_sources import (
+    BLOCK_RECORDS,
+    RunningSource,
+    SnapshotSource,
+    StoppedSource,
+)
 from transom.kit import keyring
 from transom.kit.files import sync_directory, write_atomic
 from transom.kit.keyring import KeyFileError, KeyRing
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.node.settings import clusters_dir, name_option
-from transom.store.api import StoreError, StoreSnapshot
+from transom.store.api import StoreError
 from transom.store.mvcc import Row
 from transom.store.rows import Ledger, LedgerWriter, StoredRow
 from transom.store.sealing import Sealing
@@ -45,22 +50,16 @@ from transom.store.snapshot_file import (
 
 if TYPE_CHECKING:
     from transom.apiserver.core import integrity
-    from transom.cluster import probe as probes
-    from transom.cluster import store_control
-    from transom.store import disk, sqlite
+    from transom.store import disk
 else:
     integrity = lazy_import("transom.apiserver.core.integrity")
-    probes = lazy_import("transom.cluster.probe")
-    store_control = lazy_import("transom.cluster.store_control")
     disk = lazy_import("transom.store.disk")
-    sqlite = lazy_import("transom.store.sqlite")
 
 SUFFIX = ".snapshot"
 EXIT_DAMAGED = 3
 # As etcd's documentation advises for a restore: more than a cluster writes between a snapshot and
 # its restore.
 REVISION_BUMP = 1_000_000_000
-_BLOCK_RECORDS = 256
 _CONFIGURATION = ("cluster.json", "nodes.json", "scheduler.yaml")
 _KEYS = "encryption.keys"
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
@@ -102,90 +101,6 @@ class SnapshotProgress:
 # --------------------------------------------------------------------------------------------------
 
 
-class SnapshotSource(Protocol):
-    """Where the records of a snapshot come from."""
-
-    def begin(self) -> dict[str, Any]:
-        """id, revision, records"""
-
-    def block(self, name: str, start: int) -> bytes | None:
-        """Packed records from index `start`; None when the source no longer has the snapshot."""
-
-    def end(self, name: str) -> None: ...
-
-
-class _Running:
-    def __init__(self, config: ClusterConfig) -> None:
-        self._root = store_control.ROOT
-        self._unreachable = probes.ClusterUnreachable
-        self._config = config
-        try:
-            self._probe = probes.ClusterProbe(config, timeout=30.0)
-        except probes.ClusterUnreachable as error:
-            raise UserError(str(error)) from error
-
-    def begin(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._request("POST", f"{self._root}/snapshots", (201,)))
-        return found
-
-    def block(self, name: str, start: int) -> bytes | None:
-        return self._request("GET", f"{self._root}/snapshots/{name}/{start}", (200, 404)) or None
-
-    def end(self, name: str) -> None:
-        self._request("DELETE", f"{self._root}/snapshots/{name}", (200, 404))
-
-    def _request(self, method: str, path: str, expected: Sequence[int]) -> bytes:
-        for attempt in range(5):
-            try:
-                status, body = self._probe.request(method, path)
-                break
-            except self._unreachable as error:
-                if attempt == 4:
-                    raise UserError(
-                        f"cluster {self._config.name!r} does not respond: {error}",
-                        "run the same command again to continue",
-                    ) from error
-                time.sleep(0.5 * (attempt + 1))
-        if status not in expected:
-            raise UserError(
-                f"cluster {self._config.name!r} answered {status}: "
-                f"{body[:200].decode(errors='replace')}"
-            )
-        return b"" if status == 404 else body
-
-
-class _Stopped:
-    """The data of a stopped cluster. The caller holds the cluster's lock."""
-
-    def __init__(self, config: ClusterConfig) -> None:
-        self._sealing = protection.sealing(config)
-        path = config.database
-
-        async def read() -> StoreSnapshot:
-            store = sqlite.SqliteStore(path, sealing=self._sealing)
-            await store.start()
-            found = store.snapshot()
-            await store.close()
-            return found
-
-        try:
-            self._snapshot = asyncio.run(read())
-        except StoreError as error:
-            raise UserError(f"cannot read the data of cluster {config.name!r}: {error}") from error
-
-    def begin(self) -> dict[str, Any]:
-        return {"id": "", "revision": self._snapshot.revision, "records": self._snapshot.count}
-
-    def block(self, name: str, start: int) -> bytes | None:
-        return pack_records(
-            store_control.sealed(record, self._sealing)
-            for record in self._snapshot.records(start, _BLOCK_RECORDS)
-        )
-
-    def end(self, name: str) -> None:
-        """Nothing to release."""
-
-
 def save_snapshot(
     config: ClusterConfig, target: Path, *, with_keys: bool, report_progress: ReportProgress
 ) -> dict[str, Any]:
@@ -195,7 +110,11 @@ def save_snapshot(
     _make_folder(target.parent)
     if daemon.running_pid(config) is not None:
         return _save(
-            config, _Running(config), target, with_keys=with_keys, report_progress=report_progress
+            config,
+            RunningSource(config),
+            target,
+            with_keys=with_keys,
+            report_progress=report_progress,
         )
     if config.store:
         raise UserError(
@@ -208,7 +127,11 @@ def save_snapshot(
     lock = daemon.ClusterLock(config)
     try:
         return _save(
-            config, _Stopped(config), target, with_keys=with_keys, report_progress=report_progress
+            config,
+            StoppedSource(config),
+            target,
+            with_keys=with_keys,
+            report_progress=report_progress,
         )
     finally:
         lock.release()
@@ -343,8 +266,8 @@ def before_upgrade(config: ClusterConfig) -> Callable[[Sequence[Row], int, int],
             writer = SnapshotWriter(target, header)
             for name, mode, contents in _files(config, with_keys=False):
                 writer.add_file(name, mode, contents)
-            for start in range(0, len(live), _BLOCK_RECORDS):
-                writer.add_records(pack_records(live[start : start + _BLOCK_RECORDS]))
+            for start in range(0, len(live), BLOCK_RECORDS):
+                writer.add_records(pack_records(live[start : start + BLOCK_RECORDS]))
             writer.finish()
         except OSError as error:
             raise StoreError(

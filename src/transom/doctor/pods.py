@@ -10,6 +10,16 @@ from typing import Final
 
 from transom.doctor import causes
 from transom.doctor.findings import DoctorFinding, known_finding
+from transom.doctor.pod_messages import (
+    RECENT,
+    cause_finding,
+    container_specs,
+    explained_cause,
+    has_recent_warning,
+    newest_message,
+    plain_message,
+    windows_finding,
+)
 from transom.doctor.references import pull_secret_problems, pull_secret_remedy
 from transom.doctor.scheduling import unscheduled
 from transom.doctor.snapshot import (
@@ -17,22 +27,13 @@ from transom.doctor.snapshot import (
     Object,
     event_message,
     event_time,
-    is_windows_node,
     key_of_object,
     place_of_object,
     status_condition,
     time_of,
-    windows_build,
 )
-from transom.doctor.storage import cloud_remedy_text
-from transom.doctor.texts import recognised_texts
-from transom.windows.images import image_build_of, image_os
-from transom.windows.targeting import find_target_os
-from transom.windows.wording import build_name
 
 _LATE: Final = 120.0  # seconds in which a pod should have been created
-# seconds after which a kubelet would have repeated the event of a persistent failure
-_RECENT: Final = 300.0
 _SLOW_END: Final = 30.0  # seconds beyond its grace period
 _CREATING: Final = ("ContainerCreating", "PodInitializing")
 _TROUBLE: Final = (
@@ -53,7 +54,6 @@ _PULLING: Final = (
     "ErrImageInspect",
     "ImageInspectError",
 )
-_NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
 _SIMULATED: Final = "sim.transom.dev/"
 _SHELLS: Final = ("sh", "bash", "/bin/sh", "/bin/bash", "ash", "/usr/bin/env")
 _NOT_STARTED: Final = "The pod does not work without it."
@@ -169,7 +169,7 @@ def _does_not_end(s: ClusterSnapshot, pod: Object, where: str) -> DoctorFinding:
             why,
             f"Start the node; if it is lost: {grace}",
         )
-    event = _newest(s, pod, "FailedKillPod", "FailedPreStopHook", "ExceededGracePeriod")
+    event = newest_message(s, pod, "FailedKillPod", "FailedPreStopHook", "ExceededGracePeriod")
     return DoctorFinding(
         "warning",
         "is not deleted" + (f": {event}" if event else ""),
@@ -203,7 +203,7 @@ def _failed(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFindi
         )
     if cause[0]:
         what = cause[0].format(node=node)
-        yield _on_windows(
+        yield windows_finding(
             s, pod, reason, text, f"{what}: {text}" if text else what, where
         ) or DoctorFinding(
             "error" if reason != "Evicted" else "warning",
@@ -263,7 +263,7 @@ def _keeps_restarting(s: ClusterSnapshot, pod: Object, container: Object) -> boo
     """Whether a container that runs now was restarted a moment ago by a probe, or repeatedly."""
     last = (container.get("lastState") or {}).get("terminated") or {}
     restarts = int(container.get("restartCount") or 0)
-    recent = s.now - time_of(str(last.get("finishedAt") or "")) < _RECENT
+    recent = s.now - time_of(str(last.get("finishedAt") or "")) < RECENT
     if not restarts or not recent or _ended_with_machine(s, pod, container):
         return False
     return bool(_killed_by_probe(s, pod, str(container.get("name", "")))) or (
@@ -319,10 +319,12 @@ def _not_pulled(
         str(container.get("image", "")),
         (container.get("state") or {}).get("waiting") or {},
     )
-    image = next((c["image"] for c in _specs(pod) if c.get("name") == container.get("name")), image)
-    text = _newest(
+    image = next(
+        (c["image"] for c in container_specs(pod) if c.get("name") == container.get("name")), image
+    )
+    text = newest_message(
         s, pod, "Failed", "InspectFailed", "ErrImageNeverPull", containing=image
-    ) or _plain(str(waiting.get("message", "")))
+    ) or plain_message(str(waiting.get("message", "")))
     annotations = pod["metadata"].get("annotations") or {}
     if any(f"{_SIMULATED}{fault}" in annotations for fault in ("fail-pull", "stall-pull")):
         return DoctorFinding(
@@ -335,7 +337,7 @@ def _not_pulled(
             "The container cannot be started.",
             "Remove the annotation and create the pod again.",
         )
-    found = _explained(
+    found = explained_cause(
         s,
         pod,
         "ErrImagePull" if reason == "ImagePullBackOff" else reason,
@@ -358,13 +360,13 @@ def _not_pulled(
             pull_secret_remedy(pod),
         )
     # On a Windows node, an image without a matching platform has its own records.
-    windows = _on_windows(
+    windows = windows_finding(
         s, pod, "ErrImagePull", text, f"image {image} cannot be pulled: {text}", where
     )
     if windows is not None:
         return windows
     if found is not None:
-        return _finding(found, what, where, "The container cannot be started.")
+        return cause_finding(found, what, where, "The container cannot be started.")
     return DoctorFinding(
         "error",
         what,
@@ -377,12 +379,12 @@ def _not_pulled(
 def _not_started(
     s: ClusterSnapshot, pod: Object, container: Object, reason: str, text: str, where: str
 ) -> DoctorFinding:
-    plain, called = _plain(text), container["name"]
+    plain, called = plain_message(text), container["name"]
     what = f"container {called} cannot start: {reason}: {plain}"
-    found = _explained(s, pod, reason, text, called, str(container.get("image", "")))
-    windows = _on_windows(s, pod, reason, text, what, where)
+    found = explained_cause(s, pod, reason, text, called, str(container.get("image", "")))
+    windows = windows_finding(s, pod, reason, text, what, where)
     if found is not None and (windows is None or found.record):
-        return _finding(
+        return cause_finding(
             found,
             f"container {called} cannot start: {found.cause} ({reason}: {plain})",
             where,
@@ -402,7 +404,7 @@ def _not_started(
 def _crashed(
     s: ClusterSnapshot, pod: Object, container: Object, last: Object, where: str
 ) -> DoctorFinding:
-    text, called = _plain(str(last.get("message", ""))), container["name"]
+    text, called = plain_message(str(last.get("message", ""))), container["name"]
     namespace, pod_name = key_of_object(pod)
     why = "It keeps restarting with increasing back-off."
     logs = f"kubectl logs {pod_name} --namespace {namespace} --container {called} --previous"
@@ -410,7 +412,7 @@ def _crashed(
         limit = next(
             (
                 (c.get("resources") or {}).get("limits", {}).get("memory")
-                for c in _specs(pod)
+                for c in container_specs(pod)
                 if c["name"] == called
             ),
             None,
@@ -425,15 +427,15 @@ def _crashed(
         )
     started = last.get("reason") in ("ContainerCannotRun", "StartError")
     if started and text:
-        found = _explained(
+        found = explained_cause(
             s, pod, "CrashLoopBackOff", text, called, str(container.get("image", ""))
         )
         what = f"container {called} cannot start: {text}"
-        windows = _on_windows(s, pod, "CrashLoopBackOff", text, what, where)
+        windows = windows_finding(s, pod, "CrashLoopBackOff", text, what, where)
         if s.on_windows(pod) and "cannot find the file specified" in text:
             return _no_command(pod, called, text, where)
         if found is not None and (windows is None or found.record):
-            return _finding(
+            return cause_finding(
                 found, f"container {called} cannot start: {found.cause} ({text})", where, why
             )
         return windows or DoctorFinding(
@@ -446,7 +448,7 @@ def _crashed(
     killed = _killed_by_probe(s, pod, called)
     if killed:
         found = _explained_probe(s, pod, killed)
-        return _finding(
+        return cause_finding(
             found,
             f"container {called} is restarted: {found.cause} ({killed})"
             if found.cause
@@ -454,8 +456,8 @@ def _crashed(
             where,
             why,
         )
-    hook = _newest(s, pod, "FailedPostStartHook")
-    if hook and _recent(s, pod, "FailedPostStartHook"):
+    hook = newest_message(s, pod, "FailedPostStartHook")
+    if hook and has_recent_warning(s, pod, "FailedPostStartHook"):
         return DoctorFinding(
             "error",
             f"container {called} is restarted: its postStart hook fails: {hook}",
@@ -485,8 +487,8 @@ def _crashed(
     what += f": {text}" if text else ""
     logged = _explained_log(s, pod)
     if logged is not None:
-        return _finding(logged, f"{what}: {logged.cause}", where, why)
-    return _on_windows(s, pod, "CrashLoopBackOff", text, what, where) or DoctorFinding(
+        return cause_finding(logged, f"{what}: {logged.cause}", where, why)
+    return windows_finding(s, pod, "CrashLoopBackOff", text, what, where) or DoctorFinding(
         "error", what, (where,), why, f"Read its log: {logs}"
     )
 
@@ -504,7 +506,7 @@ def _is_init(pod: Object, called: str) -> bool:
 
 def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFinding:
     """Windows' message does not name the file, but the container's command does."""
-    spec: Object = next((c for c in _specs(pod) if c.get("name") == called), {})
+    spec: Object = next((c for c in container_specs(pod) if c.get("name") == called), {})
     words = [*(spec.get("command") or ()), *(spec.get("args") or ())]
     first = str(words[0]) if words else "of the image"
     what = f"container {called} cannot start: the image has no command {first} ({text})"
@@ -524,7 +526,7 @@ def _killed_by_probe(s: ClusterSnapshot, pod: Object, called: str) -> str:
         text = event_message(event)
         if (
             event.get("reason") == "Killing"
-            and s.now - event_time(event) < 2 * _RECENT
+            and s.now - event_time(event) < 2 * RECENT
             and f"Container {called} failed" in text
         ):
             probe = "Startup" if "startup" in text else "Liveness"
@@ -536,7 +538,7 @@ def _killed_by_probe(s: ClusterSnapshot, pod: Object, called: str) -> str:
                 ),
                 "",
             )
-            return _plain(detail).rstrip(": ") or f"its {probe.lower()} probe fails"
+            return plain_message(detail).rstrip(": ") or f"its {probe.lower()} probe fails"
     return ""
 
 
@@ -548,21 +550,21 @@ def _not_created(
     s: ClusterSnapshot, pod: Object, reason: str, where: str
 ) -> Iterator[DoctorFinding]:
     reported = s.warnings_of("Pod", pod, *_TROUBLE)
-    events = [event for event in reported if s.now - event_time(event) < _RECENT]
+    events = [event for event in reported if s.now - event_time(event) < RECENT]
     # The first message of a mount shows its cause; the later time-outs do not.
     events.sort(key=lambda event: "timed out waiting" in event_message(event))
     age = s.now - time_of(pod["metadata"].get("creationTimestamp", ""))
     if events:
         reason, text = str(events[0].get("reason", "")), event_message(events[0])
-        what = f"cannot be created: {reason}: {_plain(text)}"
-        windows = _on_windows(s, pod, reason, text, what, where)
-        found = _explained(s, pod, reason, text)
+        what = f"cannot be created: {reason}: {plain_message(text)}"
+        windows = windows_finding(s, pod, reason, text, what, where)
+        found = explained_cause(s, pod, reason, text)
         if windows is not None and not (found is not None and found.record):
             yield windows
         elif found is not None:
-            yield _finding(
+            yield cause_finding(
                 found,
-                f"cannot be created: {found.cause} ({reason}: {_plain(text)})",
+                f"cannot be created: {found.cause} ({reason}: {plain_message(text)})",
                 where,
                 "Its containers wait for it.",
             )
@@ -624,13 +626,13 @@ def _unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFind
         return  # the node has its own finding
     if s.now - time_of(
         status_condition(pod, "Ready").get("lastTransitionTime", "")
-    ) < 5 and not _recent(s, pod, "Unhealthy"):
+    ) < 5 and not has_recent_warning(s, pod, "Unhealthy"):
         return
-    text = _newest(s, pod, "Unhealthy")
-    if text and _recent(s, pod, "Unhealthy"):
+    text = newest_message(s, pod, "Unhealthy")
+    if text and has_recent_warning(s, pod, "Unhealthy"):
         found = _explained_probe(s, pod, text)
         what = f"is not ready: {found.cause} ({text})" if found.cause else f"is not ready: {text}"
-        yield _finding(found, what, where, why)._replace(severity="warning")
+        yield cause_finding(found, what, where, why)._replace(severity="warning")
 
 
 def _explained_probe(s: ClusterSnapshot, pod: Object, text: str) -> causes.ExplainedCause:
@@ -644,141 +646,9 @@ def _explained_probe(s: ClusterSnapshot, pod: Object, text: str) -> causes.Expla
     )
 
 
-# ---- texts
-# --------------------------------------------------------------------------------------------------
-
-
-def _specs(pod: Object) -> list[Object]:
-    spec = pod.get("spec") or {}
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-
-
-def _is_host_process(pod: Object, container: str) -> bool:
-    spec: Object = next((c for c in _specs(pod) if c.get("name") == container), {})
-    for holder in (spec, pod.get("spec") or {}):
-        options = (holder.get("securityContext") or {}).get("windowsOptions") or {}
-        if "hostProcess" in options:
-            return bool(options["hostProcess"])
-    return False
-
-
-def _explained(
-    s: ClusterSnapshot, pod: Object, reason: str, text: str, container: str = "", image: str = ""
-) -> causes.ExplainedCause | None:
-    namespace, called = key_of_object(pod)
-    node = str((pod.get("spec") or {}).get("nodeName", ""))
-    os = "" if node not in s.node else "windows" if is_windows_node(s.node[node]) else "linux"
-    values = {
-        "namespace": namespace,
-        "pod": called,
-        "node": node,
-        "container": container,
-        "image": image,
-    }
-    found = causes.explain_text(causes.POD, reason, text, os, values)
-    if found is not None and found.record == "WIN-POD-010" and image_os(image) != "windows":
-        return causes.ExplainedCause(
-            f"the image {image} has no variant for the operating system and architecture of node {node}",
-            "Use an image for the node's platform, or select other nodes with kubernetes.io/os and kubernetes.io/arch.",
-            "",
-        )
-    if found is not None and found.record == "WIN-SEC-018" and _is_host_process(pod, container):
-        return causes.ExplainedCause(
-            f"node {node} has no account of the name in runAsUserName",
-            "Use NT AUTHORITY\\SYSTEM, NT AUTHORITY\\Local service, NT AUTHORITY\\NetworkService or a local group of "
-            "the node in windowsOptions.runAsUserName.",
-            "",
-        )
-    if found is not None and reason == "FailedAttachVolume":
-        return found._replace(remedy=cloud_remedy_text(s, node, text) or found.remedy)
-    return found
-
-
-def _finding(found: causes.ExplainedCause, what: str, where: str, why: str) -> DoctorFinding:
-    if found.record:
-        return known_finding(found.record, what, where, remedy=found.remedy)
-    return DoctorFinding("error", what, (where,), why, found.remedy)
-
-
-def _recent(s: ClusterSnapshot, pod: Object, *reasons: str) -> bool:
-    return any(s.now - event_time(event) < _RECENT for event in s.warnings_of("Pod", pod, *reasons))
-
-
 def _ended(pod: Object) -> str:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         last = (container.get("state") or {}).get("terminated") or {}
         if last.get("exitCode"):
             return f"container {container['name']} ended with exit code {last['exitCode']}"
     return ""
-
-
-def _newest(s: ClusterSnapshot, pod: Object, *reasons: str, containing: str = "") -> str:
-    """The most informative message: later events of a pull only repeat that it failed."""
-    texts = [event_message(event) for event in s.warnings_of("Pod", pod, *reasons)]
-    relevant = [
-        text
-        for text in texts
-        if not text.startswith("Error: ") and containing in text and "QPS exceeded" not in text
-    ]
-    return _plain(next(iter(relevant or texts), ""))
-
-
-_PREFIX: Final = re.compile(
-    r'^(?:Failed to pull image "[^"]*"|Failed to create pod sandbox|MountVolume\.\w+ failed '
-    r'for volume "[^"]*" ?): '
-    r"(?:rpc error: code = \w+ desc = )?"
-)
-_IDS: Final = re.compile(
-    r"\b[0-9a-f]{64}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-)
-
-
-def _plain(text: str) -> str:
-    """Removes repetitions and varying parts: ids of pods, sandboxes and containers."""
-    text = _PREFIX.sub("", " ".join(text.split())).removeprefix("rpc error: code = Unknown desc = ")
-    text = re.sub(
-        r' \(pod: "[^"]*", container: [^)]*\)', "", re.sub(r" \(extra info: \{.*\}\)", "", text)
-    )
-    return _IDS.sub("...", text)
-
-
-def _on_windows(
-    s: ClusterSnapshot, pod: Object, reason: str, text: str, what: str, where: str
-) -> DoctorFinding | None:
-    """The record of the Windows limitation that a Windows node's text indicates."""
-    if not s.on_windows(pod):
-        return None
-    found = recognised_texts(reason, text, what, where)
-    if (
-        found is not None
-        and found.record == "WIN-POD-002"
-        and not (pod.get("spec") or {}).get("hostNetwork")
-    ):
-        return None
-    if found is not None and found.record in _NO_IMAGE and _for_linux(pod):
-        return known_finding("WIN-OS-007", what, where)
-    if found is not None and found.record in (*_NO_IMAGE, "WIN-OS-004"):
-        return found._replace(why=f"{_builds(s, pod)}{found.why}")
-    return found
-
-
-def _for_linux(pod: Object) -> bool:
-    """Whether the pod or one of its images is not meant for Windows."""
-    images = {image_os(str(container.get("image", ""))) for container in _specs(pod)}
-    return not find_target_os(pod).windows or "linux" in images
-
-
-def _builds(s: ClusterSnapshot, pod: Object) -> str:
-    """The builds that do not match, as far as image names show them."""
-    host = windows_build(s.node[pod["spec"]["nodeName"]])
-    images = [str(container.get("image", "")) for container in pod["spec"]["containers"]]
-    others = [
-        (image, found.number)
-        for image in images
-        if (found := image_build_of(image)) is not None and found.number != host
-    ]
-    parts = (
-        f"{image} is of build {build_name(number)}, the node of {build_name(host)}. "
-        for image, number in others
-    )
-    return "".join(parts) if host else ""

@@ -28,7 +28,8 @@ from tests.apiserver.harness import ADMIN, Api, FakeStream, start
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.kubelets.options import KubeletOptions
-from transom.apiserver.serving.inprocess import InProcessClient, InProcessWatch
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.apiserver.serving.inprocess_watch import InProcessWatch
 from transom.client.api import ObjectList
 from transom.client.resources import GroupVersionResource
 from transom.http.messages import (

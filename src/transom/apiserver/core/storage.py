@@ -21,92 +21,48 @@ from transom.apiserver.core.attributes import AdmissionInterface, Attributes
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.deletion import can_be_removed, check_preconditions, mark_for_deletion
 from transom.apiserver.core.names import NameGenerator
+from transom.apiserver.core.object_validation import is_compiled, validate_object
 from transom.apiserver.core.objectstore import ObjectStore, encode_value, missing_error
 from transom.apiserver.core.offload import compute_in_worker, is_costly
+from transom.apiserver.core.request_size import fit_request
 from transom.apiserver.core.requestinfo import is_path_segment
+from transom.apiserver.core.resource_versions import (
+    OBJECT_MODIFIED,
+    check_resource_version,
+    drop_resource_version,
+    is_generic,
+    is_resource_version,
+    uid_mismatch,
+)
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.sharing import share
 from transom.apiserver.core.strategies import Strategy, base, services, strategy_for
 from transom.apiserver.core.strategies.base import StorageRules
 from transom.kit.clock import Clock, rfc3339
-from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
 from transom.kit.uuids import random_uuid
-from transom.machinery import errors, field
-from transom.machinery.field import FieldError, RatchetedError
-from transom.machinery.integers import parse_int
+from transom.machinery import errors
+from transom.machinery.field import FieldError
 from transom.machinery.objects import Object, copy_object, same_json
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
-from transom.machinery.schema import schema_table
 from transom.store.api import PreconditionFailed, StoreRecord
 
-# Few objects are large enough for their protobuf size to matter.
 if TYPE_CHECKING:
-    from transom.machinery import object_warnings, protobuf
-    from transom.machinery.releases import texts
+    from transom.machinery import object_warnings
     from transom.machinery.structural import cel as structural_cel
-    from transom.machinery.structural import weight as structural_weight
 else:
     object_warnings = lazy_import("transom.machinery.object_warnings")
-    protobuf = lazy_import("transom.machinery.protobuf")
     structural_cel = lazy_import("transom.machinery.structural.cel")
-    structural_weight = lazy_import("transom.machinery.structural.weight")
-    texts = lazy_import("transom.machinery.releases.texts")
 
 T = TypeVar("T")
 Transform = Callable[[Object | None], Object]
 # Prepares the update of a subresource: (storage, ctx, new, old).
 Prepare = Callable[[StorageRules, RequestContext, Object, Object], None]
-_MODIFIED = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
-MAX_REQUEST_BYTES = 1536 * 1024  # etcd's --max-request-bytes
-MAX_SEND_BYTES = 2 * 1024 * 1024  # the limit of etcd's client
 _ALLOCATION_ATTEMPTS = 50
 _FOLLOWED_ATTEMPTS = 10_000
-_STORED_AS_JSON = ("apiextensions.k8s.io", "apiregistration.k8s.io")
-_DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
-_REGISTRATION = "admissionregistration.k8s.io"
-_WEBHOOKS = (
-    f"{_REGISTRATION}/MutatingWebhookConfiguration",
-    f"{_REGISTRATION}/ValidatingWebhookConfiguration",
-)
-_POLICIES = (
-    f"{_REGISTRATION}/MutatingAdmissionPolicy",
-    f"{_REGISTRATION}/ValidatingAdmissionPolicy",
-)
 _SERVER_FIELDS = frozenset(("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"))
-_COMPILED = frozenset((_DEFINITIONS, *_WEBHOOKS, *_POLICIES))
-
-
-def _is_compiled(res: Resource, obj: Object) -> bool:
-    """Whether validation compiles expressions of the object, which takes long."""
-    key = res.kind.key
-    if key not in _COMPILED:
-        return False
-    if key == _DEFINITIONS:
-        return _needs_compiling(obj)
-    if key in _WEBHOOKS:
-        return any(hook.get("matchConditions") for hook in obj.get("webhooks") or ())
-    return True
-
-
-def _needs_compiling(definition: Object) -> bool:
-    """Whether a CustomResourceDefinition has validation rules or patterns, which take long to
-    compile, or is large.
-    """
-    spec = definition.get("spec") or {}
-    holders = [
-        spec.get("validation"),
-        *((version or {}).get("schema") for version in spec.get("versions") or ()),
-    ]
-    schemas = [holder.get("openAPIV3Schema") for holder in holders if isinstance(holder, dict)]
-    # The first walk is bounded, so the second one sees small schemas only.
-    return any(map(structural_weight.may_have_patterns, schemas)) or any(
-        map(structural_cel.has_rules, schemas)
-    )
 
 
 class Storage:
@@ -287,15 +243,15 @@ class Storage:
     ) -> None:
         """Validates an object: in the worker thread if it is large, or has slow rules."""
         try:
-            if ctx.large or _is_compiled(res, obj):
+            if ctx.large or is_compiled(res, obj):
                 warnings = await compute_in_worker(
-                    self.workers, ctx, partial(_validate, res, obj, find_problems)
+                    self.workers, ctx, partial(validate_object, res, obj, find_problems)
                 )
             else:
-                warnings = _validate(res, obj, find_problems)
+                warnings = validate_object(res, obj, find_problems)
         except structural_cel.SlowRules as slow:
             warnings = await compute_in_worker(
-                self.workers, ctx, partial(_validate, res, obj, slow.work)
+                self.workers, ctx, partial(validate_object, res, obj, slow.work)
             )
         for text in warnings:
             ctx.warn(text)
@@ -361,7 +317,7 @@ class Storage:
         attributes: Attributes,
     ) -> StoreRecord:
         meta = obj["metadata"]
-        if _is_version(meta.get("resourceVersion") or "") and not ctx.dry_run:
+        if is_resource_version(meta.get("resourceVersion") or "") and not ctx.dry_run:
             raise errors.ApiError(
                 500, "", "resourceVersion should not be set on objects to be created"
             )
@@ -453,7 +409,7 @@ class Storage:
             current = self.store.latest(key)
             if current is None:
                 if (
-                    not (strategy.create_on_update or _is_generic(strategy, res) or force_create)
+                    not (strategy.create_on_update or is_generic(strategy, res) or force_create)
                     or subresource
                     or not is_path_segment(name)
                 ):
@@ -469,12 +425,12 @@ class Storage:
                         "object was found",
                     )
                 if uid:
-                    raise _uid_mismatch(res, key, name, uid, "")
+                    raise uid_mismatch(res, key, name, uid, "")
                 if ctx.authorize_create is None:
                     raise errors.internal(
                         "no authorizer provided, unable to authorize a create on update"
                     )
-                _forget_version(obj["metadata"], ctx.dry_run)
+                drop_resource_version(obj["metadata"], ctx.dry_run)
                 return await self.create(ctx, res, namespace, obj, ctx.authorize_create), True
             if not ctx.large and is_costly(len(current.value), res.ops.weight):
                 ctx.large = True
@@ -489,7 +445,9 @@ class Storage:
             else:
                 old = self.decode(res, readable)
                 new = await converter.settle(partial(_result_of, partial(transform, old)))
-            unconditional = self._check_version(res, strategy, key, name, new, old, current, reread)
+            unconditional = check_resource_version(
+                res, strategy, key, name, new, old, current, reread
+            )
             attributes = Attributes(
                 "UPDATE", res, subresource or admit_as, namespace, name, new, old, ctx
             )
@@ -511,44 +469,7 @@ class Storage:
             except PreconditionFailed:
                 retries -= 1
                 if not (unconditional or reread) or retries < 0:
-                    raise errors.conflict(res.gr, name, _MODIFIED) from None
-
-    def _check_version(
-        self,
-        res: Resource,
-        strategy: Strategy,
-        key: str,
-        name: str,
-        new: Object,
-        old: Object,
-        current: StoreRecord,
-        patched: bool,
-    ) -> bool:
-        """Rejects an update of another version or another object. True if the caller did not
-        require a version.
-        """
-        meta = new["metadata"]
-        uid = meta.get("uid")
-        if (
-            uid and uid != old["metadata"]["uid"] and not patched
-        ):  # validation rejects a patch of the uid
-            raise _uid_mismatch(res, key, name, uid, old["metadata"]["uid"])
-        version = meta.get("resourceVersion") or ""
-        if version in ("", "0"):
-            if not strategy.unconditional_update:
-                missing = field.invalid(
-                    "metadata.resourceVersion",
-                    field.GoText("0x0", "0"),
-                    "must be specified for an update",
-                )
-                raise errors.invalid(res.gr, name, texts.in_release(res.release, [missing]))
-            early = strategy.checks_before_store and not _is_generic(strategy, res)
-            if not early or version == "0":
-                meta["resourceVersion"] = old["metadata"]["resourceVersion"]
-            return True
-        if parse_version(version) != current.mod_revision:
-            raise errors.conflict(res.gr, name, _MODIFIED)
-        return False
+                    raise errors.conflict(res.gr, name, OBJECT_MODIFIED) from None
 
     def _before_update(
         self,
@@ -758,71 +679,6 @@ class Storage:
         return marked, True
 
 
-def fit_request(res: Resource, key: str, obj: Object, keep_managed_fields: bool = False) -> None:
-    """Raises Kubernetes' error if etcd would reject the object. Like Kubernetes, first drops the
-    managed fields of an object that is too large. Slow.
-    """
-    body = encode_value(obj, custom=res.custom)
-    if (
-        len(body) < MAX_REQUEST_BYTES // 4
-    ):  # empty messages take more space in protobuf, but not four times as much
-        return
-    problem = _too_large(res, key, obj, body)
-    if (
-        problem is not None
-        and not keep_managed_fields
-        and obj["metadata"].pop("managedFields", None)
-    ):
-        problem = _too_large(res, key, obj, encode_value(obj, custom=res.custom))
-    if problem is not None:
-        raise problem
-
-
-def _too_large(res: Resource, key: str, obj: Object, body: bytes) -> errors.ApiError | None:
-    """Kubernetes stores built-in kinds as protobuf and custom ones as JSON. A transaction contains
-    the key three times.
-    """
-    gvk, types = res.kind.gvk(), schema_table(res.release)
-    as_json = (
-        res.custom or gvk.group in _STORED_AS_JSON or not protobuf.is_protobuf_encodable(gvk, types)
-    )
-    size = len(body) if as_json else len(protobuf.encode_protobuf(obj, gvk, types))
-    size += 3 * len(f"/registry/{registry_path(res, key)}") + 40
-    if size > MAX_SEND_BYTES:
-        return errors.ApiError(
-            500,
-            "",
-            "rpc error: code = ResourceExhausted desc = trying to send message larger than max "
-            f"({size} vs. {MAX_SEND_BYTES})",
-        )
-    return (
-        errors.ApiError(500, "", "etcdserver: request is too large")
-        if size > MAX_REQUEST_BYTES
-        else None
-    )
-
-
-def _is_generic(strategy: Strategy, res: Resource) -> bool:
-    since = strategy.generic_since
-    return since is not None and has_behaviour(res.release, since)
-
-
-def _validate(
-    res: Resource, obj: Object, find_problems: Callable[[], list[FieldError]]
-) -> list[str]:
-    """Raises 422 for an invalid object. The warnings are about values that may stay invalid."""
-    found = find_problems()
-    if not found:
-        res.ops.default_stored(obj)
-        return []
-    warnings = [str(problem) for problem in found if isinstance(problem, RatchetedError)]
-    problems = [p for p in found if not isinstance(p, RatchetedError)] if warnings else found
-    if problems:
-        raise errors.invalid(res.ops.error_kind(obj), obj["metadata"].get("name", ""), problems)
-    res.ops.default_stored(obj)
-    return warnings
-
-
 async def _result_of(work: Callable[[], T]) -> T:
     return work()
 
@@ -837,51 +693,4 @@ def _keep(meta: Object, old: Object, name: str) -> None:
 def same_object(new: Object, old: Object) -> bool:
     return all(
         new.get(k) == old.get(k) for k in new.keys() | old.keys() if k not in ("kind", "apiVersion")
-    )
-
-
-def parse_version(text: str) -> int:
-    """The resourceVersion of an object to write; anything but a number is an error 500, as in
-    Kubernetes.
-    """
-    if not (text.isascii() and text.isdigit()):
-        raise errors.ApiError(
-            500, "", f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax"
-        )
-    number = parse_int(text)
-    if number >= 1 << 64:
-        raise errors.ApiError(
-            500, "", f"strconv.ParseUint: parsing {go_quote(text)}: value out of range"
-        )
-    return number
-
-
-def _is_version(text: str) -> bool:
-    return text.isascii() and text.isdigit() and parse_int(text) > 0
-
-
-def _forget_version(meta: Object, dry_run: bool) -> None:
-    """An update that creates an object may have any version, because there is none to compare it
-    with. Only a dry run returns it.
-    """
-    if parse_version(meta.get("resourceVersion") or "0") and not dry_run:
-        del meta["resourceVersion"]
-
-
-def _uid_mismatch(res: Resource, key: str, name: str, given: str, actual: str) -> errors.ApiError:
-    return errors.conflict(
-        res.gr,
-        name,
-        f"StorageError: invalid object, Code: 4, Key: /registry/{registry_path(res, key)}, "
-        "ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in "
-        f"object meta: {actual}",
-    )
-
-
-def registry_path(res: Resource, key: str) -> str:
-    """The key in Kubernetes' etcd, for error messages."""
-    rest = key.split("/", 1)[1]
-    return (
-        f"{res.kind.group}/{res.kind.plural}/{rest}" if res.custom else f"{res.kind.plural}/{rest}"
     )

@@ -21,7 +21,7 @@ from transom.client.http import HttpClient
 from transom.client.kubeconfig import RestConfig
 from transom.client.negotiation import NegotiatingClient
 from transom.cluster import config as configs
-from transom.cluster import run
+from transom.cluster import run, run_components
 from transom.cluster.config import ClusterConfig
 from transom.cluster.ha import layout
 from transom.cluster.ha.nodes_link import NodesLinkServer, RemoteNodes
@@ -85,7 +85,7 @@ async def serve_one(config: ClusterConfig, pki: ClusterPki) -> None:
             group.create_task(
                 run.supervised(
                     "controller-manager",
-                    lambda: run.run_cluster_controllers(
+                    lambda: run_components.run_cluster_controllers(
                         api, config, pki, nodes, nodes_ready, metrics
                     ),
                     health,
@@ -93,7 +93,9 @@ async def serve_one(config: ClusterConfig, pki: ClusterPki) -> None:
             ),
             group.create_task(
                 run.supervised(
-                    "scheduler", lambda: run.run_cluster_scheduler(api, config, metrics), health
+                    "scheduler",
+                    lambda: run_components.run_cluster_scheduler(api, config, metrics),
+                    health,
                 )
             ),
         ]

@@ -11,9 +11,9 @@ from transom.machinery.validation.checks import dns_label
 from transom.machinery.validation.claim import claim_options, validate_claim_spec
 from transom.machinery.validation.podoptions import pod_options
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.workload_status import validate_stateful_set_status_update
 from transom.machinery.validation.workloads import (
     validate_stateful_set,
-    validate_stateful_set_status_update,
     validate_stateful_set_update,
 )
 

@@ -30,9 +30,14 @@ from transom.machinery.validation.names import is_valid_percent, name_is_dns_sub
 from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions, template_rules
 from transom.machinery.validation.podspec import check_pod_template, check_template_metadata
 from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
+from transom.machinery.validation.workload_status import (
+    validate_daemon_set_status_update,
+    validate_deployment_status_update,
+    validate_replica_status_update,
+    validate_stateful_set_status_update,
+)
 
 _NO_MATCH = "`selector` does not match template `labels`"
-_OVER_REPLICAS = "cannot be greater than status.replicas"
 _NON_CONVERTIBLE = "non-convertible.kubernetes.io"
 _STATEFULSET_FIXED = (
     "updates to statefulset spec for fields other than 'replicas', 'template', and "
@@ -577,96 +582,6 @@ def _raw(data: Any) -> GoText | None:
         'runtime.Unknown{TypeMeta:runtime.TypeMeta{APIVersion:"", Kind:""}, '
         f'Raw:[]uint8{{{raw}}}, ContentEncoding:"", ContentType:"application/json"}}'
     )
-
-
-# --- status
-
-_REPLICA_COUNTS = (
-    "replicas",
-    "fullyLabeledReplicas",
-    "readyReplicas",
-    "availableReplicas",
-    "observedGeneration",
-)
-
-
-def _check_counts(
-    status: dict[str, Any], names: tuple[str, ...], within: tuple[str, ...], errs: Errors
-) -> None:
-    """Counts that must not be negative, and those that must not exceed the replicas."""
-    check_nonnegative_fields(status, names, "status", errs)
-    total = status.get("replicas", 0)
-    for name in within:
-        if status.get(name, 0) > total:
-            errs.append(invalid(f"status.{name}", status.get(name, 0), _OVER_REPLICAS))
-
-
-def _check_available(status: dict[str, Any], errs: Errors) -> None:
-    available = status.get("availableReplicas", 0)
-    if available > status.get("readyReplicas", 0):
-        errs.append(
-            invalid("status.availableReplicas", available, "cannot be greater than readyReplicas")
-        )
-
-
-def _check_collisions(new: dict[str, Any], old: dict[str, Any], errs: Errors) -> None:
-    before, now = old.get("collisionCount"), new.get("collisionCount")
-    if before is not None and (now is None or now < before):
-        errs.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
-
-
-def _status(obj: Object) -> dict[str, Any]:
-    return obj.get("status") or {}
-
-
-def validate_replica_status_update(new: Object, old: Object) -> Errors:
-    """The status of a ReplicationController or ReplicaSet."""
-    errs = _update_meta(new, old)
-    _check_counts(_status(new), _REPLICA_COUNTS, _REPLICA_COUNTS[1:4], errs)
-    _check_available(_status(new), errs)
-    return errs
-
-
-def validate_deployment_status_update(new: Object, old: Object) -> Errors:
-    errs = _update_meta(new, old)
-    within = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    names = ("observedGeneration", "replicas", *within, "unavailableReplicas", "collisionCount")
-    _check_counts(_status(new), names, within, errs)
-    _check_available(_status(new), errs)
-    _check_collisions(_status(new), _status(old), errs)
-    return errs
-
-
-def validate_daemon_set_status_update(new: Object, old: Object) -> Errors:
-    errs = _update_meta(new, old)
-    check_nonnegative_fields(
-        _status(new),
-        (
-            "currentNumberScheduled",
-            "numberMisscheduled",
-            "desiredNumberScheduled",
-            "numberReady",
-            "observedGeneration",
-            "updatedNumberScheduled",
-            "numberAvailable",
-            "numberUnavailable",
-            "collisionCount",
-        ),
-        "status",
-        errs,
-    )
-    _check_collisions(_status(new), _status(old), errs)
-    return errs
-
-
-def validate_stateful_set_status_update(new: Object, old: Object) -> Errors:
-    errs: Errors = []
-    within = ("readyReplicas", "currentReplicas", "updatedReplicas")
-    names = ("replicas", *within, "observedGeneration", "collisionCount")
-    _check_counts(_status(new), names, within, errs)
-    errs += _update_meta(new, old)
-    _check_collisions(_status(new), _status(old), errs)
-    return errs
 
 
 _DEPLOYMENT_V1BETA1 = template_rules(

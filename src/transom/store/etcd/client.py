@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_PREFIX = "/registry"
 DEFAULT_PORT = 2379
+_PAGE = 2000  # keys of a range request
 _CALL_SECONDS = 10.0  # longer than etcd itself waits for a quorum, so that its error is seen
 _CONNECT_SECONDS = 2.0
 _KEEPALIVE_SECONDS = 10.0  # etcd closes connections of clients that ask more often than every 5 s
@@ -119,6 +120,19 @@ class EtcdClient:
 
     async def range(self, request: bytes, seconds: float = _CALL_SECONDS) -> wire.EtcdRange:
         return wire.read_range(await self._read("/etcdserverpb.KV/Range", request, seconds))
+
+    async def range_all(self, prefix: bytes) -> tuple[int, list[wire.EtcdKeyValue]]:
+        """All keys with the prefix, at one revision."""
+        start, end = prefix, wire.prefix_end(prefix)
+        found: list[wire.EtcdKeyValue] = []
+        revision = 0
+        while True:
+            page = await self.range(wire.range_request(start, end, limit=_PAGE, revision=revision))
+            revision = revision or page.revision
+            found += page.kvs
+            if not page.more:
+                return revision, found
+            start = page.kvs[-1].key + b"\0"
 
     async def txn(self, request: bytes, seconds: float = _CALL_SECONDS) -> wire.EtcdTxn:
         return wire.read_txn(await self._call("/etcdserverpb.KV/Txn", request, seconds))
@@ -310,3 +324,13 @@ class EtcdClient:
                 await self._connecting
         if self._channel is not None:
             self._channel.close()
+
+
+def has_reliable_progress(version: str) -> bool:
+    """Before 3.4.31 and 3.5.13, a progress notification could overtake events."""
+    try:
+        major, minor, patch = (int(part) for part in version.partition("-")[0].split("."))
+    except ValueError:
+        return False
+    since = {4: 31, 5: 13}.get(minor, 0 if minor > 5 else 1 << 30)
+    return major > 3 or (major == 3 and patch >= since)

@@ -14,11 +14,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from transom.kit.clock import Clock, RealClock, Timer
+from transom.kit.clock import Clock, RealClock
 from transom.kit.rpc import RpcError
 from transom.store.api import (
     AlsoPut,
@@ -34,26 +33,24 @@ from transom.store.api import (
 )
 from transom.store.core import CoreSnapshot
 from transom.store.etcd import wire
-from transom.store.etcd.client import EtcdClient
+from transom.store.etcd.client import EtcdClient, has_reliable_progress
 from transom.store.etcd.compaction import EtcdCompactor
+from transom.store.etcd.history import CopyHistory
 from transom.store.etcd.layout import LOCKS, MARKER, OWN, QUARANTINE, EtcdLayout, PlainLayout
 from transom.store.etcd.leases import EtcdLeases
 from transom.store.etcd.quarantine import QuarantinedKeys
+from transom.store.etcd.resealing import StaleValues
+from transom.store.etcd.retries import submit_until_known
 from transom.store.etcd.waiters import RevisionWaiters, bounded, error_text, fail_waiters
 from transom.store.mvcc import MvccState, Row
 from transom.store.sealing import NOTHING, Sealing
 
 _log = logging.getLogger(__name__)
 
-_PAGE = 2000  # keys of a range request
 _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first time, at most
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
 _PROBE_SECONDS = 2.0
-_WRITE_SECONDS = 10.0  # how long a write is tried at several members
-_ATTEMPT_SECONDS = 3.0  # less than etcd itself waits when its leader is lost
 _START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
-_TRIM_AT_ONCE = 512
-_SEAL_AT_ONCE = 64
 
 
 class EtcdStore:
@@ -80,13 +77,11 @@ class EtcdStore:
         self._layout = layout or PlainLayout()
         self._sealing = sealing
         self._clock = clock or RealClock()
-        self._keep = history_seconds
-        self._interval = compact_interval
         self._state = MvccState(max_events=history_events, max_bytes=history_bytes)
         self._leases = EtcdLeases(client, self._clock)
         self._compactor = EtcdCompactor(client, self._clock)
-        self._marks: deque[tuple[float, int]] = deque()  # (when, revision then)
-        self._timers: dict[str, Timer] = {}
+        self._history = CopyHistory(self._state, self._clock, history_seconds, compact_interval)
+        self._nudge_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writing: dict[str, asyncio.Future[Any]] = {}  # the newest write of a key
         self._locks: dict[str, int] = {}  # mod revisions
@@ -100,7 +95,7 @@ class EtcdStore:
         self._request_progress: Callable[[], None] | None = None
         self._quarantine = QuarantinedKeys()
         self._reset_listeners: list[Callable[[], None]] = []
-        self._to_seal: list[tuple[str, wire.EtcdKeyValue, bytes]] = []
+        self._stale_values = StaleValues(client, sealing)
         self._problem = ""
         self._last_commit = 0.0
         self._opened = False
@@ -141,17 +136,18 @@ class EtcdStore:
             asyncio.create_task(self._compactor.run(), name="etcd-compaction"),
         ]
         await ready.wait()
-        self._tick()
-        if self._to_seal:
-            await self._seal_again()
+        self._history.start()
+        if self._stale_values:
+            await self._stale_values.write_all()
             await self.sync()
 
     async def close(self) -> None:
         if not self._opened:
             return
         self._opened = False
-        for timer in self._timers.values():
-            timer.cancel()
+        self._history.stop()
+        if self._nudge_timer is not None:
+            self._nudge_timer.cancel()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
         if self._sync_task is not None:
@@ -248,12 +244,12 @@ class EtcdStore:
 
     def _nudge_later(self) -> None:
         """Keys outside of the prefix advance etcd's revision too, without an event for us."""
-        if "nudge" not in self._timers:
+        if self._nudge_timer is None:
             loop = asyncio.get_running_loop()
-            self._timers["nudge"] = loop.call_later(_MARK_AFTER, self._nudge)
+            self._nudge_timer = loop.call_later(_MARK_AFTER, self._nudge)
 
     def _nudge(self) -> None:
-        del self._timers["nudge"]
+        self._nudge_timer = None
         if not self._waiting or not self._opened:
             return
         if self._progress_is_reliable and self._request_progress is not None:
@@ -396,7 +392,7 @@ class EtcdStore:
         current = wire.op_range(wire.range_request(path))
         request = wire.txn_request(compare, success, (current,))
         if repeated is not None and self._client.has_several_endpoints:
-            done = await self._submit_until_known(request, repeated)
+            done = await submit_until_known(self._client, request, repeated, lambda: self._opened)
         else:
             done = await self._client.txn(request)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -411,30 +407,6 @@ class EtcdStore:
             raise PreconditionFailed(self._state.get(key))
         self._last_commit = time.time()
         return done.revision
-
-    async def _submit_until_known(self, request: bytes, value: bytes) -> wire.EtcdTxn:
-        """Sends a write that compares the revision of its key again when a member fails before it
-        answers: it cannot be committed twice. If an earlier attempt was committed, the later one
-        finds its value.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _WRITE_SECONDS
-        lost: RpcError | None = None
-        while True:
-            try:
-                done = await self._client.txn(request, _ATTEMPT_SECONDS)
-            except RpcError as problem:
-                refused = problem.code not in ("Unavailable", "DeadlineExceeded", "Canceled")
-                if refused or not self._opened or loop.time() > deadline:
-                    raise
-                lost = problem
-                await asyncio.sleep(_BACK_OFF[0])
-                continue
-            if done.succeeded or lost is None:
-                return done
-            if done.found and done.found[0].value == value:
-                return wire.EtcdTxn(done.found[0].mod_revision, True, (), 0)
-            raise lost  # it may have been committed, and overwritten since
 
     def _find(self, key: str, revision: int) -> StoreRecord:
         record = self._state.get(key)
@@ -573,28 +545,20 @@ class EtcdStore:
 
     async def _read_all(self) -> tuple[int, dict[str, wire.EtcdKeyValue]]:
         """All keys of the store at one revision."""
-        start, end = self._etcd_key(""), wire.prefix_end(self._etcd_key(""))
         found: dict[str, wire.EtcdKeyValue] = {}
-        revision = 0
         self._newest = (b"", 0)
-        while True:
-            page = await self._client.range(
-                wire.range_request(start, end, limit=_PAGE, revision=revision)
-            )
-            revision = revision or page.revision
-            for kv in page.kvs:
-                key = self._key_of(kv, False)
-                if key is not None:
-                    found[key] = kv
-                if kv.mod_revision > self._newest[1]:
-                    self._newest = (kv.key, kv.mod_revision)
-            if not page.more:
-                return revision, found
-            start = page.kvs[-1].key + b"\0"
+        revision, kvs = await self._client.range_all(self._etcd_key(""))
+        for kv in kvs:
+            key = self._key_of(kv, False)
+            if key is not None:
+                found[key] = kv
+            if kv.mod_revision > self._newest[1]:
+                self._newest = (kv.key, kv.mod_revision)
+        return revision, found
 
     async def _load(self) -> None:
-        self._to_seal.clear()
-        self._progress_is_reliable = _has_reliable_progress(await self._client.version())
+        self._stale_values.clear()
+        self._progress_is_reliable = has_reliable_progress(await self._client.version())
         revision, found = await self._read_all()
         # The state has no readers yet, and filling it takes long.
         await asyncio.to_thread(self._fill, revision, found)
@@ -605,27 +569,12 @@ class EtcdStore:
             # A value that cannot be decrypted is not corrupt: the key is missing.
             plain = self._sealing.from_disk(key, kv.value)
             if self._sealing.is_stale(key, kv.value):
-                self._to_seal.append((key, kv, plain))
+                self._stale_values.add(key, kv, plain)
             record = self._record(key, kv)
             if record is not None:
                 rows.append((kv.mod_revision, key, record.value, kv.create_revision, None))
         rows.sort()
         self._state.load(rows, revision)
-
-    async def _seal_again(self) -> None:
-        """Writes values that are not encrypted as they should be, each with a new revision. Another
-        server may do the same.
-        """
-        pending, self._to_seal = self._to_seal, []
-        for at in range(0, len(pending), _SEAL_AT_ONCE):
-            await asyncio.gather(
-                *(self._seal_one(*entry) for entry in pending[at : at + _SEAL_AT_ONCE])
-            )
-
-    async def _seal_one(self, key: str, kv: wire.EtcdKeyValue, plain: bytes) -> None:
-        put = wire.put_request(kv.key, self._sealing.to_disk(key, plain), kv.lease)
-        compare = wire.compare_mod_revision(kv.key, kv.mod_revision)
-        await self._client.txn(wire.txn_request((compare,), (wire.op_put(put),)))
 
     async def _load_again(self) -> None:
         """After a compaction or a restored backup: watches of clients end, so that they list again;
@@ -647,7 +596,7 @@ class EtcdStore:
         for listener in self._reset_listeners:
             listener()
         restored = revision < self._state.revision
-        self._marks.clear()
+        self._history.clear()
         self._state.rewind(revision)
         if events:
             self._state.apply(events)
@@ -736,32 +685,4 @@ class EtcdStore:
 
     def compact(self, revision: int) -> None:
         """Only of the copy: other servers still use the history in etcd."""
-        self._state.compact(revision)
-        if "trim" not in self._timers and self._opened:
-            self._timers["trim"] = asyncio.get_running_loop().call_later(0.0, self._trim)
-
-    def _tick(self) -> None:
-        now = self._clock.monotonic()
-        target = 0
-        while self._marks and self._marks[0][0] <= now - self._keep:
-            target = self._marks.popleft()[1]
-        self._marks.append((now, self._state.revision))
-        if target > self._state.compacted:
-            self.compact(target)
-        self._state.take_garbage()  # etcd frees its own
-        self._timers["tick"] = self._clock.call_later(self._interval, self._tick)
-
-    def _trim(self) -> None:
-        del self._timers["trim"]
-        if self._state.trim(_TRIM_AT_ONCE) and self._opened:
-            self._timers["trim"] = asyncio.get_running_loop().call_later(0.0, self._trim)
-
-
-def _has_reliable_progress(version: str) -> bool:
-    """Before 3.4.31 and 3.5.13, a progress notification could overtake events."""
-    try:
-        major, minor, patch = (int(part) for part in version.partition("-")[0].split("."))
-    except ValueError:
-        return False
-    since = {4: 31, 5: 13}.get(minor, 0 if minor > 5 else 1 << 30)
-    return major > 3 or (major == 3 and patch >= since)
+        self._history.compact(revision)

@@ -27,20 +27,20 @@ from transom.userland.powershell.cmdlets_output import write_stream
 from transom.userland.powershell.cmdlets_session import drive_items
 from transom.userland.powershell.members import local_date
 from transom.userland.powershell.operators import matches_wildcard
-from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     PsObject,
     ScriptBlock,
-    to_bool,
     to_items,
     to_number,
     to_text,
     unrolled,
 )
 
+ATTRIBUTE_NAMES = {"R": "ReadOnly", "H": "Hidden", "S": "System", "A": "Archive"}
 
-def _paths(call: CmdletCall, name: str = "Path") -> list[str]:
+
+def path_arguments(call: CmdletCall, name: str = "Path") -> list[str]:
     given = call.get(name, call.get("LiteralPath"))
     if given is None and call.input is not None:
         return [call.evaluator.resolved(_path_of(value)) for value in call.input]
@@ -56,7 +56,7 @@ def _path_of(value: Any) -> str:
     return to_text(value.get("FullName") or value)
 
 
-def _missing(call: CmdletCall, path: str) -> None:
+def fail_missing_path(call: CmdletCall, path: str) -> None:
     full = call.process.files.absolute(path)
     call.fail(
         f"Cannot find path '{full}' because it does not exist.",
@@ -103,11 +103,11 @@ def expand_wildcards(call: CmdletCall, path: str) -> list[str]:
 
 async def _get_content(call: CmdletCall) -> None:
     files = call.process.files
-    for path in [one for given in _paths(call) for one in expand_wildcards(call, given)]:
+    for path in [one for given in path_arguments(call) for one in expand_wildcards(call, given)]:
         try:
             data = files.read(path)
         except FileNotFoundError:
-            _missing(call, path)
+            fail_missing_path(call, path)
             continue
         except OSError:
             _denied(call, path)
@@ -157,17 +157,17 @@ def _content(call: CmdletCall) -> bytes:
 
 
 def _set_content(call: CmdletCall) -> None:
-    for path in _paths(call):
+    for path in path_arguments(call):
         write_stream(call, path, _content(call))
 
 
 def _add_content(call: CmdletCall) -> None:
-    for path in _paths(call):
+    for path in path_arguments(call):
         write_stream(call, path, _content(call), append=True)
 
 
 def _clear_content(call: CmdletCall) -> None:
-    for path in _paths(call):
+    for path in path_arguments(call):
         write_stream(call, path, b"")
 
 
@@ -191,7 +191,9 @@ def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
         + "".join(letter.lower() if letter in letters else "-" for letter in "ARHS")
         + ("l" if link else "-")
     )
-    names = [name for letter, name in _ATTRIBUTES.items() if letter in letters and letter != "A"]
+    names = [
+        name for letter, name in ATTRIBUTE_NAMES.items() if letter in letters and letter != "A"
+    ]
     names += (
         (["Directory"] if directory else [])
         + (["Archive"] if "A" in letters else [])
@@ -237,7 +239,7 @@ def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
 
 def _children(call: CmdletCall) -> None:
     files = call.process.files
-    for given in _paths(call) or ["."]:
+    for given in path_arguments(call) or ["."]:
         items = drive_items(call, given)
         if items is not None:
             for item in items:
@@ -266,7 +268,7 @@ def _children(call: CmdletCall) -> None:
             path, mask = ntpath.split(given.replace("/", "\\"))
             path = path or "."
         if not files.exists(path):
-            _missing(call, given)
+            fail_missing_path(call, given)
             continue
         if not files.is_directory(path):
             call.emit(_shown(call, path))
@@ -332,7 +334,7 @@ def _walk(
 
 
 def _get_item(call: CmdletCall) -> None:
-    for given in _paths(call):
+    for given in path_arguments(call):
         if given.lower().startswith("env:"):
             name = given[4:].strip("\\/")
             call.emit(
@@ -354,7 +356,7 @@ def _get_item(call: CmdletCall) -> None:
             try:
                 call.emit(file_object(call, path, call.process.files.stat(path, follow=False)))
             except OSError:
-                _missing(call, path)
+                fail_missing_path(call, path)
 
 
 def _new_item(call: CmdletCall) -> None:
@@ -362,7 +364,7 @@ def _new_item(call: CmdletCall) -> None:
     kind = call.text("ItemType", call.text("Type", "File")).lower()
     if call.cmdlet.name == "New-Directory":
         kind = "directory"
-    for given in _paths(call):
+    for given in path_arguments(call):
         path = files.join(given, call.text("Name")) if call.has("Name") else given
         if path.lower().startswith("env:"):
             call.evaluator.put(path, call.get("Value"))
@@ -423,7 +425,7 @@ def _make_link(call: CmdletCall, kind: str, path: str) -> bool:
         )
         return False
     if kind != "symboliclink" and not files.exists(target):
-        _missing(call, target)
+        fail_missing_path(call, target)
         return False
     try:
         if kind == "hardlink":
@@ -444,7 +446,7 @@ def _make_link(call: CmdletCall, kind: str, path: str) -> bool:
 
 def _remove_item(call: CmdletCall) -> None:
     files = call.process.files
-    for given in _paths(call):
+    for given in path_arguments(call):
         if given.lower().startswith("env:"):
             call.evaluator.put(given, None)
             continue
@@ -471,13 +473,13 @@ def _remove_item(call: CmdletCall) -> None:
                     continue
                 files.remove(path, recursive=recursive or state.kind == "directory")
             except FileNotFoundError:
-                _missing(call, path)
+                fail_missing_path(call, path)
             except OSError:
                 _denied(call, path)
 
 
 def _test_path(call: CmdletCall) -> None:
-    for given in _paths(call):
+    for given in path_arguments(call):
         if given.lower().startswith("env:"):
             wanted = given[4:].strip("\\/")
             call.emit(
@@ -505,97 +507,10 @@ def _test_path(call: CmdletCall) -> None:
         )
 
 
-def _item_property(call: CmdletCall) -> None:
-    for given in _paths(call) or ["."]:
-        key = cmdlets_registry.registry_key_path(call, given)
-        if key is None:
-            for path in expand_wildcards(call, given):
-                try:
-                    call.emit(file_object(call, path, call.process.files.stat(path)))
-                except OSError:
-                    _missing(call, path)
-            continue
-        for one in cmdlets_registry.expand_key(call, key):
-            picked = cmdlets_registry.properties(call, one)
-            if call.cmdlet.name == "Get-ItemPropertyValue":
-                for value in picked.values():
-                    call.emit(value)
-            else:
-                call.emit(cmdlets_registry.with_place(one, picked))
-
-
-def _set_item_property(call: CmdletCall) -> None:
-    for given in _paths(call):
-        key = cmdlets_registry.registry_key_path(call, given)
-        if key is not None:
-            cmdlets_registry.set_property(call, key)
-            continue
-        name = call.text("Name").lower()
-        for path in expand_wildcards(call, given):
-            if not call.process.files.exists(path):
-                _missing(call, path)
-            elif name == "isreadonly":
-                on = to_bool(call.get("Value"))
-                call.process.files.set_attributes(path, "R" if on else "", "" if on else "R")
-            elif name == "attributes":
-                letters = _attribute_letters(to_text(call.get("Value")))
-                call.process.files.set_attributes(
-                    path, letters, "".join(c for c in "RASH" if c not in letters)
-                )
-            else:
-                full = call.process.files.absolute(path)
-                call.fail(
-                    f"The property {call.text('Name')} does not exist on {full}.",
-                    f"InvalidArgument: ({full}:String) [Set-ItemProperty], PSArgumentException",
-                    "SetPropertyError",
-                )
-
-
-_ATTRIBUTES = {"R": "ReadOnly", "H": "Hidden", "S": "System", "A": "Archive"}
-
-
-def _attribute_letters(shown: str) -> str:
-    words = [word.strip().lower() for word in shown.split(",")]
-    return "".join(letter for letter, name in _ATTRIBUTES.items() if name.lower() in words)
-
-
-def set_file_property(
-    evaluator: PowerShellSession, target: PsObject, name: str, value: Any
-) -> bool:
-    """`$file.IsReadOnly = $true`; False for properties that files do not have."""
-    path = to_text(target.get("FullName"))
-    if name.lower() == "isreadonly":
-        evaluator.process.files.set_attributes(
-            path, "R" if to_bool(value) else "", "" if to_bool(value) else "R"
-        )
-    elif name.lower() == "attributes":
-        letters = _attribute_letters(to_text(value))
-        evaluator.process.files.set_attributes(
-            path, letters, "".join(c for c in "RASH" if c not in letters)
-        )
-    else:
-        return False
-    return True
-
-
-_PROPERTY_CHANGES = {
-    "Clear-ItemProperty": cmdlets_registry.clear_property,
-    "Remove-ItemProperty": cmdlets_registry.remove_property,
-    "Rename-ItemProperty": cmdlets_registry.rename_property,
-}
-
-
-def _change_item_property(call: CmdletCall) -> None:
-    for given in _paths(call):
-        key = cmdlets_registry.registry_key_path(call, given)
-        if key is not None:
-            _PROPERTY_CHANGES[call.cmdlet.name](call, key)
-
-
 async def _copy_item(call: CmdletCall) -> None:
     files = call.process.files
     target = call.text("Destination", ".")
-    for given in _paths(call):
+    for given in path_arguments(call):
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:
             place = cmdlets_registry.registry_key_path(call, target) or target
@@ -614,7 +529,7 @@ async def _copy_item(call: CmdletCall) -> None:
                     continue
                 await copy_tree(call.process, path, place, follow=True, preserve=False)
             except FileNotFoundError:
-                _missing(call, path if not files.exists(path) else place)
+                fail_missing_path(call, path if not files.exists(path) else place)
             except OSError:
                 _denied(call, place)
 
@@ -623,7 +538,7 @@ async def _move_item(call: CmdletCall) -> None:
     files = call.process.files
     target = call.text("Destination", call.text("NewName"))
     block = call.get("NewName")
-    for given in _paths(call):
+    for given in path_arguments(call):
         for path in expand_wildcards(call, given):
             if isinstance(block, ScriptBlock) and files.exists(path):
                 item = file_object(call, path, files.stat(path, follow=False))
@@ -638,7 +553,7 @@ async def _move_item(call: CmdletCall) -> None:
             try:
                 files.rename(path, place)
             except FileNotFoundError:
-                _missing(call, path)
+                fail_missing_path(call, path)
             except OSError:
                 _denied(call, path)
             else:
@@ -646,85 +561,8 @@ async def _move_item(call: CmdletCall) -> None:
                     call.emit(file_object(call, place, files.stat(place, follow=False)))
 
 
-def _get_location(call: CmdletCall) -> None:
-    here = (
-        cmdlets_registry.drive_path(call.evaluator.location)
-        if call.evaluator.location
-        else call.process.cwd
-    )
-    call.emit(
-        PsObject(
-            "System.Management.Automation.PathInfo", {"Path": here, "ProviderPath": here}, here
-        )
-    )
-
-
-def _set_location(call: CmdletCall) -> None:
-    evaluator = call.evaluator
-    path = (
-        _paths(call)
-        or [evaluator.env.get("USERPROFILE", "C:\\") if call.cmdlet.name == "Set-Location" else "."]
-    )[0]
-    before = (evaluator.location, call.process.cwd)
-    key = cmdlets_registry.registry_key_path(call, path)
-    if key is not None:
-        if not cmdlets_registry.exists(call, key):
-            raise cmdlets_registry.missing_path_error(call, key)
-        evaluator.location = key
-    else:
-        drive = path[:2] if path[1:2] == ":" else ""
-        if drive and not call.process.files.is_directory(drive + "\\"):
-            call.fail(
-                f"Cannot find drive. A drive with the name '{drive[0]}' does not exist.",
-                f"ObjectNotFound: ({drive[0]}:String) [{call.cmdlet.name}], DriveNotFoundException",
-                "DriveNotFound",
-            )
-            return
-        if not call.process.files.is_directory(path):
-            _missing(call, path)
-            return
-        full = call.process.files.absolute(drive + "\\" if path == drive and drive else path)
-        with contextlib.suppress(OSError):
-            full = call.process.files.real_path(full)
-        call.process.cwd, evaluator.location = full, ""
-    if call.cmdlet.name == "Push-Location":
-        evaluator.locations.append(before)
-
-
-def _pop_location(call: CmdletCall) -> None:
-    if call.evaluator.locations:
-        call.evaluator.location, call.process.cwd = call.evaluator.locations.pop()
-
-
-def _join_path(call: CmdletCall) -> None:
-    for path in _paths(call):
-        call.emit(ntpath.join(path, call.text("ChildPath").lstrip("\\")))
-
-
-def _split_path(call: CmdletCall) -> None:
-    for path in _paths(call):
-        if call.has("Qualifier"):
-            call.emit(path.partition(":")[0] + ":")
-        elif call.has("IsAbsolute"):
-            call.emit(ntpath.isabs(path) and path[1:2] == ":")
-        elif call.has("NoQualifier"):
-            call.emit(path.partition(":")[2] if ":" in path else path)
-        else:
-            bare = path.rstrip("\\/") if len(path) > 3 else path
-            call.emit(ntpath.basename(bare) if call.has("Leaf") else ntpath.dirname(bare))
-
-
-def _resolve_path(call: CmdletCall) -> None:
-    for path in _paths(call):
-        if not call.process.files.exists(path):
-            _missing(call, path)
-            continue
-        full = call.process.files.absolute(path)
-        call.emit(PsObject("System.Management.Automation.PathInfo", {"Path": full}, full))
-
-
 def _file_hash(call: CmdletCall) -> None:
-    for path in _paths(call):
+    for path in path_arguments(call):
         algorithm = call.text("Algorithm", "SHA256")
         digest = (
             hashlib.new(algorithm.lower(), call.process.files.read(path), usedforsecurity=False)
@@ -770,42 +608,10 @@ CMDLETS = (
     cmdlet_row("New-Directory", _new_item, "Path", "Force", "Name"),
     cmdlet_row("Remove-Item", _remove_item, "Path", "Recurse Force", "LiteralPath Include Exclude"),
     cmdlet_row("Test-Path", _test_path, "Path", "IsValid", "LiteralPath PathType"),
-    cmdlet_row("Get-ItemProperty", _item_property, "Path Name", "", "LiteralPath"),
-    cmdlet_row("Get-ItemPropertyValue", _item_property, "Path Name", "", "LiteralPath"),
     cmdlet_row(
         "Copy-Item", _copy_item, "Path Destination", "Recurse Force PassThru", "LiteralPath"
     ),
     cmdlet_row("Move-Item", _move_item, "Path Destination", "Force PassThru", "LiteralPath"),
     cmdlet_row("Rename-Item", _move_item, "Path NewName", "Force PassThru", "LiteralPath"),
-    cmdlet_row("Get-Location", _get_location),
-    cmdlet_row("Set-Location", _set_location, "Path", "PassThru", "LiteralPath"),
-    cmdlet_row("Push-Location", _set_location, "Path", "PassThru", "LiteralPath"),
-    cmdlet_row("Pop-Location", _pop_location, "", "PassThru"),
-    cmdlet_row(
-        "Set-ItemProperty",
-        _set_item_property,
-        "Path Name Value",
-        "PassThru Force",
-        "LiteralPath Type PropertyType",
-    ),
-    cmdlet_row(
-        "New-ItemProperty",
-        _set_item_property,
-        "Path Name",
-        "Force",
-        "LiteralPath PropertyType Type Value",
-    ),
-    cmdlet_row("Clear-ItemProperty", _change_item_property, "Path Name", "Force", "LiteralPath"),
-    cmdlet_row("Remove-ItemProperty", _change_item_property, "Path Name", "Force", "LiteralPath"),
-    cmdlet_row(
-        "Rename-ItemProperty",
-        _change_item_property,
-        "Path Name NewName",
-        "PassThru Force",
-        "LiteralPath",
-    ),
-    cmdlet_row("Join-Path", _join_path, "Path ChildPath"),
-    cmdlet_row("Split-Path", _split_path, "Path", "Leaf Parent Qualifier NoQualifier IsAbsolute"),
-    cmdlet_row("Resolve-Path", _resolve_path, "Path", "", "LiteralPath"),
     cmdlet_row("Get-FileHash", _file_hash, "Path", "", "Algorithm"),
 )

@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
-from transom.userland.limits import bounded
-from transom.userland.powershell import formatting, members
+from transom.userland.powershell import formatting
 from transom.userland.powershell.calls import run_command
 from transom.userland.powershell.classes import (
-    cast_defined,
     define_class,
     define_enum,
-    defined_method,
-    defined_static,
-    set_member,
 )
-from transom.userland.powershell.cmdlets_files import set_file_property
 from transom.userland.powershell.control import Break, Continue, Return, Thrown
 from transom.userland.powershell.defined_types import MethodScope
 from transom.userland.powershell.exceptions import catches, error_record, is_exception_type
-from transom.userland.powershell.operators import ALIASES, OPERATORS, expression, matches_wildcard
+from transom.userland.powershell.expression_evaluator import ExpressionEvaluator
+from transom.userland.powershell.operators import OPERATORS, expression, matches_wildcard
 from transom.userland.powershell.parameters import SWITCHES, missing_parameter, parameter_value
 from transom.userland.powershell.parser import parse_powershell
-from transom.userland.powershell.session import PowerShellSession
-from transom.userland.powershell.static_members import static_member
 from transom.userland.powershell.tree import (
-    ArrayExpression,
-    ArrayLiteral,
     Assignment,
-    BinaryExpression,
     BreakStatement,
-    CastExpression,
     ClassStatement,
     CommandNode,
     ContinueStatement,
     DoStatement,
     EnumStatement,
     ExitStatement,
-    ExpandableString,
     ForeachStatement,
     ForStatement,
     FunctionStatement,
-    HashtableLiteral,
     IfStatement,
     IncrementExpression,
-    IndexExpression,
     LabeledStatement,
-    MemberExpression,
     NamedBlock,
     ParamStatement,
-    Parenthesized,
     PipelineChain,
     PipelineNode,
     PsNode,
@@ -60,18 +43,11 @@ from transom.userland.powershell.tree import (
     ScriptBlockLiteral,
     ScriptParameter,
     StatementBlock,
-    StatementValue,
-    StaticMemberExpression,
     StreamRedirect,
-    SubExpression,
     SwitchStatement,
     ThrowStatement,
     TrapStatement,
     TryStatement,
-    TypeLiteral,
-    UnaryExpression,
-    ValueLiteral,
-    VariableReference,
     WhileStatement,
 )
 from transom.userland.powershell.values import (
@@ -79,18 +55,16 @@ from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
     ScriptBlock,
-    TypeName,
     to_bool,
     to_items,
     to_number,
     to_text,
     unrolled,
 )
-from transom.userland.powershell.xml_objects import XmlObject
 from transom.userland.process import Exit, Process
 
 
-class PowerShellEvaluator(PowerShellSession):
+class PowerShellEvaluator(ExpressionEvaluator):
     """Runs scripts in a session."""
 
     def fork(self, process: Process) -> Self:
@@ -382,64 +356,6 @@ class PowerShellEvaluator(PowerShellSession):
     async def _command_statement(self, node: CommandNode) -> None:
         await self.command(node, None)
 
-    async def _assign(self, node: Assignment) -> None:
-        operator, target, source = node.operator, node.target, node.source
-        if isinstance(source, CommandNode | PipelineNode | StatementValue | Assignment):
-            inner = source.statement if isinstance(source, StatementValue) else source
-            value = (
-                await self._assigned(inner)
-                if isinstance(inner, Assignment)
-                else unrolled(await self.collect(inner))
-            )
-        else:
-            value = await self.value(source)
-        if operator != "=":
-            value = OPERATORS[operator[0]](await self.value(target), value)
-        await self.assign(target, value)
-        self.success = True
-
-    async def _assigned(self, node: Assignment) -> Any:
-        await self._assign(node)
-        return await self.value(node.target)
-
-    async def assign(self, target: PsNode, value: Any) -> None:
-        if isinstance(target, VariableReference):
-            self.put(target.name, value)
-        elif isinstance(target, CastExpression):
-            await self.assign(target.operand, cast_defined(self, target.type, value))
-        elif isinstance(target, ArrayLiteral):
-            values = to_items(value)
-            for index, single in enumerate(target.items):
-                await self.assign(single, values[index] if index < len(values) else None)
-        elif isinstance(target, IndexExpression):
-            container, key = await self.value(target.target), await self.value(target.index)
-            if isinstance(container, Hashtable):
-                container.put(key, value)
-            elif isinstance(container, list):
-                container[int(to_number(key))] = value
-        elif isinstance(target, MemberExpression):
-            container, name = (
-                await self.value(target.target),
-                to_text(await self.value(target.name)),
-            )
-            if isinstance(container, Hashtable | XmlObject):
-                container.put(name, value)
-            elif isinstance(container, PsObject):
-                if container.kind.startswith("System.IO.") and set_file_property(
-                    self, container, name, value
-                ):
-                    return
-                known = next(
-                    (key for key in container.properties if key.lower() == name.lower()), name
-                )
-                container.properties[known] = value
-        elif isinstance(target, StaticMemberExpression):
-            owner = await self.value(target.target)
-            name = to_text(await self.value(target.name))
-            set_member(self, owner.name if isinstance(owner, TypeName) else "", name, value)
-        else:
-            raise PowerShellError("The assignment expression is not valid.")
-
     async def _redirected(self, node: RedirectedExpression) -> None:
         values = to_items(await self.value(node.value))
         await self.redirect(node.redirects, values)
@@ -460,147 +376,6 @@ class PowerShellEvaluator(PowerShellSession):
         if not any(redirect.stream in ("1", "*") for redirect in redirects):
             for value in values:
                 self.emit(value)
-
-    # Expressions
-    async def value(self, node: PsNode) -> Any:
-        evaluate = _VALUES.get(type(node))
-        if evaluate is not None:
-            return await evaluate(self, node)
-        return unrolled(await self.collect(node))
-
-    async def _value(self, node: ValueLiteral) -> Any:
-        return node.value
-
-    async def _text(self, node: ExpandableString) -> str:
-        return bounded("".join([to_text(await self.value(part)) for part in node.parts]))
-
-    async def _variable(self, node: VariableReference) -> Any:
-        return self.get(node.name)
-
-    async def _subexpression(self, node: SubExpression) -> Any:
-        return unrolled(await self.collect(node.body))
-
-    async def _list(self, node: ArrayExpression) -> list[Any]:
-        out: list[Any] = []
-        for value in await self.collect(node.body):
-            out.extend(to_items(value) if isinstance(value, range) else [value])
-        return out
-
-    async def _array(self, node: ArrayLiteral) -> list[Any]:
-        return [await self.value(item) for item in node.items]
-
-    async def _group(self, node: Parenthesized) -> Any:
-        if isinstance(node.inner, Assignment):
-            return await self._assigned(node.inner)
-        return await self.value(node.inner)
-
-    async def _hashtable(self, node: HashtableLiteral) -> Hashtable:
-        out = Hashtable()
-        for key, value in node.pairs:
-            out.put(await self.value(key), await self.value(value))
-        return out
-
-    async def _script_block(self, node: ScriptBlockLiteral) -> ScriptBlock:
-        return ScriptBlock(node.parameters, node.body)
-
-    async def _type(self, node: TypeLiteral) -> TypeName:
-        return TypeName(node.name)
-
-    async def _cast(self, node: CastExpression) -> Any:
-        return cast_defined(self, node.type, await self.value(node.operand))
-
-    async def _unary(self, node: UnaryExpression) -> Any:
-        value = await self.value(node.operand)
-        if node.operator == "-not":
-            return not to_bool(value)
-        if node.operator == "-join":
-            return "".join(to_text(item) for item in to_items(value))
-        if node.operator == "-split":
-            return to_text(value).split()
-        if node.operator == "-bnot":
-            return ~int(to_number(value))
-        return -to_number(value) if node.operator == "-" else to_number(value)
-
-    async def _operator(self, node: BinaryExpression) -> Any:
-        operator = str(ALIASES.get(node.operator, node.operator))
-        left = await self.value(node.left)
-        if operator == "-and":
-            return to_bool(left) and to_bool(await self.value(node.right))
-        if operator == "-or":
-            return to_bool(left) or to_bool(await self.value(node.right))
-        right = await self.value(node.right)
-        if operator in ("-match", "-cmatch"):
-            return self._match(left, to_text(right), operator == "-match")
-        if operator == "-as":
-            try:
-                return cast_defined(
-                    self,
-                    right.name if isinstance(right, TypeName) else to_text(right),
-                    left,
-                )
-            except PowerShellError:
-                return None
-        return OPERATORS[operator](left, right)
-
-    def _match(self, left: Any, pattern: str, fold: bool) -> Any:
-        compiled = expression(pattern, fold)
-        if isinstance(left, list):
-            return [item for item in left if compiled.search(to_text(item))]
-        found = compiled.search(to_text(left))
-        if found is not None:
-            groups = Hashtable(enumerate((found[0], *found.groups())))
-            groups.update(found.groupdict())
-            self.put("matches", groups)
-        return found is not None
-
-    async def _change(self, node: IncrementExpression) -> Any:
-        old = to_number(await self.value(node.target))
-        new = old + (1 if node.operator == "++" else -1)
-        await self.assign(node.target, new)
-        return old if node.postfix else new
-
-    async def _index(self, node: IndexExpression) -> Any:
-        container, key = await self.value(node.target), await self.value(node.index)
-        if isinstance(container, Hashtable):
-            return container.find(key)
-        if isinstance(container, list) and isinstance(key, str) and not key.lstrip("-").isdigit():
-            named = [one for one in container if isinstance(one, PsObject)]
-            return next(
-                (one for one in named if to_text(one.get("Name")).lower() == key.lower()), None
-            )
-        if isinstance(key, list):
-            return [members.item_at(container, int(to_number(one))) for one in key]
-        if isinstance(container, PsObject):
-            return container.get(to_text(key))
-        return members.item_at(container, int(to_number(key)))
-
-    async def _member(self, node: MemberExpression) -> Any:
-        target = await self.value(node.target)
-        name = to_text(await self.value(node.name))
-        if node.arguments is None:
-            return members.get_property(self, target, name)
-        arguments = [await self.value(argument) for argument in node.arguments]
-        result = defined_method(self, target, name, arguments)
-        if result is None:
-            result = members.call_method(self, target, name, arguments)
-        return await result if inspect.isawaitable(result) else result
-
-    async def _static(self, node: StaticMemberExpression) -> Any:
-        target = await self.value(node.target)
-        name = to_text(await self.value(node.name))
-        arguments = (
-            [await self.value(argument) for argument in node.arguments]
-            if node.arguments is not None
-            else None
-        )
-        kind = target.name if isinstance(target, TypeName) else to_text(target)
-        made = self.types.get(kind.lower())
-        result = (
-            defined_static(self, made, name, arguments)
-            if made is not None
-            else static_member(self, kind, name, arguments)
-        )
-        return await result if inspect.isawaitable(result) else result
 
     # Commands
     async def invoke(
@@ -749,26 +524,6 @@ _STATEMENTS: dict[type, Callable[[PowerShellEvaluator, Any], Awaitable[None]]] =
     PipelineChain: PowerShellEvaluator._chain,
     PipelineNode: PowerShellEvaluator._pipeline,
     CommandNode: PowerShellEvaluator._command_statement,
-    Assignment: PowerShellEvaluator._assign,
+    Assignment: ExpressionEvaluator.assign_statement,
     RedirectedExpression: PowerShellEvaluator._redirected,
-}
-
-_VALUES: dict[type, Callable[[PowerShellEvaluator, Any], Awaitable[Any]]] = {
-    ValueLiteral: PowerShellEvaluator._value,
-    ExpandableString: PowerShellEvaluator._text,
-    VariableReference: PowerShellEvaluator._variable,
-    SubExpression: PowerShellEvaluator._subexpression,
-    ArrayExpression: PowerShellEvaluator._list,
-    ArrayLiteral: PowerShellEvaluator._array,
-    Parenthesized: PowerShellEvaluator._group,
-    HashtableLiteral: PowerShellEvaluator._hashtable,
-    ScriptBlockLiteral: PowerShellEvaluator._script_block,
-    TypeLiteral: PowerShellEvaluator._type,
-    CastExpression: PowerShellEvaluator._cast,
-    UnaryExpression: PowerShellEvaluator._unary,
-    BinaryExpression: PowerShellEvaluator._operator,
-    IncrementExpression: PowerShellEvaluator._change,
-    IndexExpression: PowerShellEvaluator._index,
-    MemberExpression: PowerShellEvaluator._member,
-    StaticMemberExpression: PowerShellEvaluator._static,
 }

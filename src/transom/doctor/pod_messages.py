@@ -1,0 +1,158 @@
+"""What the events and statuses of a pod report: the newest message, its cause, and the Windows
+limitation that it indicates.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from transom.doctor import causes
+from transom.doctor.findings import DoctorFinding, known_finding
+from transom.doctor.pod_causes import POD_CAUSES
+from transom.doctor.snapshot import (
+    ClusterSnapshot,
+    Object,
+    event_message,
+    event_time,
+    is_windows_node,
+    key_of_object,
+    windows_build,
+)
+from transom.doctor.storage import cloud_remedy_text
+from transom.doctor.texts import recognised_texts
+from transom.windows.images import image_build_of, image_os
+from transom.windows.targeting import find_target_os
+from transom.windows.wording import build_name
+
+# seconds after which a kubelet would have repeated the event of a persistent failure
+RECENT: Final = 300.0
+_NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
+
+
+def container_specs(pod: Object) -> list[Object]:
+    spec = pod.get("spec") or {}
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def is_host_process(pod: Object, container: str) -> bool:
+    spec: Object = next((c for c in container_specs(pod) if c.get("name") == container), {})
+    for holder in (spec, pod.get("spec") or {}):
+        options = (holder.get("securityContext") or {}).get("windowsOptions") or {}
+        if "hostProcess" in options:
+            return bool(options["hostProcess"])
+    return False
+
+
+def explained_cause(
+    s: ClusterSnapshot, pod: Object, reason: str, text: str, container: str = "", image: str = ""
+) -> causes.ExplainedCause | None:
+    namespace, called = key_of_object(pod)
+    node = str((pod.get("spec") or {}).get("nodeName", ""))
+    os = "" if node not in s.node else "windows" if is_windows_node(s.node[node]) else "linux"
+    values = {
+        "namespace": namespace,
+        "pod": called,
+        "node": node,
+        "container": container,
+        "image": image,
+    }
+    found = causes.explain_text(POD_CAUSES, reason, text, os, values)
+    if found is not None and found.record == "WIN-POD-010" and image_os(image) != "windows":
+        return causes.ExplainedCause(
+            f"the image {image} has no variant for the operating system and architecture of node {node}",
+            "Use an image for the node's platform, or select other nodes with kubernetes.io/os and kubernetes.io/arch.",
+            "",
+        )
+    if found is not None and found.record == "WIN-SEC-018" and is_host_process(pod, container):
+        return causes.ExplainedCause(
+            f"node {node} has no account of the name in runAsUserName",
+            "Use NT AUTHORITY\\SYSTEM, NT AUTHORITY\\Local service, NT AUTHORITY\\NetworkService or a local group of "
+            "the node in windowsOptions.runAsUserName.",
+            "",
+        )
+    if found is not None and reason == "FailedAttachVolume":
+        return found._replace(remedy=cloud_remedy_text(s, node, text) or found.remedy)
+    return found
+
+
+def cause_finding(found: causes.ExplainedCause, what: str, where: str, why: str) -> DoctorFinding:
+    if found.record:
+        return known_finding(found.record, what, where, remedy=found.remedy)
+    return DoctorFinding("error", what, (where,), why, found.remedy)
+
+
+def has_recent_warning(s: ClusterSnapshot, pod: Object, *reasons: str) -> bool:
+    return any(s.now - event_time(event) < RECENT for event in s.warnings_of("Pod", pod, *reasons))
+
+
+def newest_message(s: ClusterSnapshot, pod: Object, *reasons: str, containing: str = "") -> str:
+    """The most informative message: later events of a pull only repeat that it failed."""
+    texts = [event_message(event) for event in s.warnings_of("Pod", pod, *reasons)]
+    relevant = [
+        text
+        for text in texts
+        if not text.startswith("Error: ") and containing in text and "QPS exceeded" not in text
+    ]
+    return plain_message(next(iter(relevant or texts), ""))
+
+
+_PREFIX: Final = re.compile(
+    r'^(?:Failed to pull image "[^"]*"|Failed to create pod sandbox|MountVolume\.\w+ failed '
+    r'for volume "[^"]*" ?): '
+    r"(?:rpc error: code = \w+ desc = )?"
+)
+_IDS: Final = re.compile(
+    r"\b[0-9a-f]{64}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+)
+
+
+def plain_message(text: str) -> str:
+    """Removes repetitions and varying parts: ids of pods, sandboxes and containers."""
+    text = _PREFIX.sub("", " ".join(text.split())).removeprefix("rpc error: code = Unknown desc = ")
+    text = re.sub(
+        r' \(pod: "[^"]*", container: [^)]*\)', "", re.sub(r" \(extra info: \{.*\}\)", "", text)
+    )
+    return _IDS.sub("...", text)
+
+
+def windows_finding(
+    s: ClusterSnapshot, pod: Object, reason: str, text: str, what: str, where: str
+) -> DoctorFinding | None:
+    """The record of the Windows limitation that a Windows node's text indicates."""
+    if not s.on_windows(pod):
+        return None
+    found = recognised_texts(reason, text, what, where)
+    if (
+        found is not None
+        and found.record == "WIN-POD-002"
+        and not (pod.get("spec") or {}).get("hostNetwork")
+    ):
+        return None
+    if found is not None and found.record in _NO_IMAGE and _for_linux(pod):
+        return known_finding("WIN-OS-007", what, where)
+    if found is not None and found.record in (*_NO_IMAGE, "WIN-OS-004"):
+        return found._replace(why=f"{_builds(s, pod)}{found.why}")
+    return found
+
+
+def _for_linux(pod: Object) -> bool:
+    """Whether the pod or one of its images is not meant for Windows."""
+    images = {image_os(str(container.get("image", ""))) for container in container_specs(pod)}
+    return not find_target_os(pod).windows or "linux" in images
+
+
+def _builds(s: ClusterSnapshot, pod: Object) -> str:
+    """The builds that do not match, as far as image names show them."""
+    host = windows_build(s.node[pod["spec"]["nodeName"]])
+    images = [str(container.get("image", "")) for container in pod["spec"]["containers"]]
+    others = [
+        (image, found.number)
+        for image in images
+        if (found := image_build_of(image)) is not None and found.number != host
+    ]
+    parts = (
+        f"{image} is of build {build_name(number)}, the node of {build_name(host)}. "
+        for image, number in others
+    )
+    return "".join(parts) if host else ""

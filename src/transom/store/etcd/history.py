@@ -1,0 +1,64 @@
+"""How long the copy in memory keeps its history. etcd's own history is compacted separately."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from transom.kit.clock import Clock, Timer
+from transom.store.mvcc import MvccState
+
+_TRIM_AT_ONCE = 512
+
+
+class CopyHistory:
+    """Compacts the copy periodically: events are kept for `keep` seconds."""
+
+    def __init__(self, state: MvccState, clock: Clock, keep: float, interval: float) -> None:
+        self._state = state
+        self._clock = clock
+        self._keep = keep
+        self._interval = interval
+        self._marks: deque[tuple[float, int]] = deque()  # (when, revision then)
+        self._tick_timer: Timer | None = None
+        self._trim_timer: asyncio.TimerHandle | None = None
+        self._running = False
+
+    def start(self) -> None:
+        self._running = True
+        self._tick()
+
+    def stop(self) -> None:
+        self._running = False
+        for timer in (self._tick_timer, self._trim_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def clear(self) -> None:
+        """The copy was read again: earlier revisions are of no use."""
+        self._marks.clear()
+
+    def compact(self, revision: int) -> None:
+        self._state.compact(revision)
+        if self._running and self._trim_timer is None:
+            self._trim_later()
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        target = 0
+        while self._marks and self._marks[0][0] <= now - self._keep:
+            target = self._marks.popleft()[1]
+        self._marks.append((now, self._state.revision))
+        if target > self._state.compacted:
+            self.compact(target)
+        self._state.take_garbage()  # etcd frees its own
+        self._tick_timer = self._clock.call_later(self._interval, self._tick)
+
+    def _trim_later(self) -> None:
+        self._trim_timer = asyncio.get_running_loop().call_later(0.0, self._trim)
+
+    def _trim(self) -> None:
+        """A few events at a time, so that other tasks run in between."""
+        self._trim_timer = None
+        if self._state.trim(_TRIM_AT_ONCE) and self._running:
+            self._trim_later()

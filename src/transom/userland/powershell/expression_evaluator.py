@@ -1,0 +1,282 @@
+"""Evaluates PowerShell expressions and assignments in a session. The evaluator of statements extends
+this one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from transom.userland.limits import bounded
+from transom.userland.powershell import members
+from transom.userland.powershell.classes import (
+    cast_defined,
+    defined_method,
+    defined_static,
+    set_member,
+)
+from transom.userland.powershell.cmdlets_item_properties import set_file_property
+from transom.userland.powershell.operators import ALIASES, OPERATORS, expression
+from transom.userland.powershell.session import PowerShellSession
+from transom.userland.powershell.static_members import static_member
+from transom.userland.powershell.tree import (
+    ArrayExpression,
+    ArrayLiteral,
+    Assignment,
+    BinaryExpression,
+    CastExpression,
+    CommandNode,
+    ExpandableString,
+    HashtableLiteral,
+    IncrementExpression,
+    IndexExpression,
+    MemberExpression,
+    Parenthesized,
+    PipelineNode,
+    PsNode,
+    ScriptBlockLiteral,
+    StatementValue,
+    StaticMemberExpression,
+    SubExpression,
+    TypeLiteral,
+    UnaryExpression,
+    ValueLiteral,
+    VariableReference,
+)
+from transom.userland.powershell.values import (
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    ScriptBlock,
+    TypeName,
+    to_bool,
+    to_items,
+    to_number,
+    to_text,
+    unrolled,
+)
+from transom.userland.powershell.xml_objects import XmlObject
+
+
+class ExpressionEvaluator(PowerShellSession):
+    """Evaluates expressions; statements inside of them are run by the subclass."""
+
+    async def assign_statement(self, node: Assignment) -> None:
+        operator, target, source = node.operator, node.target, node.source
+        if isinstance(source, CommandNode | PipelineNode | StatementValue | Assignment):
+            inner = source.statement if isinstance(source, StatementValue) else source
+            value = (
+                await self._assigned(inner)
+                if isinstance(inner, Assignment)
+                else unrolled(await self.collect(inner))
+            )
+        else:
+            value = await self.value(source)
+        if operator != "=":
+            value = OPERATORS[operator[0]](await self.value(target), value)
+        await self.assign(target, value)
+        self.success = True
+
+    async def _assigned(self, node: Assignment) -> Any:
+        await self.assign_statement(node)
+        return await self.value(node.target)
+
+    async def assign(self, target: PsNode, value: Any) -> None:
+        if isinstance(target, VariableReference):
+            self.put(target.name, value)
+        elif isinstance(target, CastExpression):
+            await self.assign(target.operand, cast_defined(self, target.type, value))
+        elif isinstance(target, ArrayLiteral):
+            values = to_items(value)
+            for index, single in enumerate(target.items):
+                await self.assign(single, values[index] if index < len(values) else None)
+        elif isinstance(target, IndexExpression):
+            container, key = await self.value(target.target), await self.value(target.index)
+            if isinstance(container, Hashtable):
+                container.put(key, value)
+            elif isinstance(container, list):
+                container[int(to_number(key))] = value
+        elif isinstance(target, MemberExpression):
+            container, name = (
+                await self.value(target.target),
+                to_text(await self.value(target.name)),
+            )
+            if isinstance(container, Hashtable | XmlObject):
+                container.put(name, value)
+            elif isinstance(container, PsObject):
+                if container.kind.startswith("System.IO.") and set_file_property(
+                    self, container, name, value
+                ):
+                    return
+                known = next(
+                    (key for key in container.properties if key.lower() == name.lower()), name
+                )
+                container.properties[known] = value
+        elif isinstance(target, StaticMemberExpression):
+            owner = await self.value(target.target)
+            name = to_text(await self.value(target.name))
+            set_member(self, owner.name if isinstance(owner, TypeName) else "", name, value)
+        else:
+            raise PowerShellError("The assignment expression is not valid.")
+
+    async def value(self, node: PsNode) -> Any:
+        evaluate = _EXPRESSIONS.get(type(node))
+        if evaluate is not None:
+            return await evaluate(self, node)
+        return unrolled(await self.collect(node))
+
+    async def _value(self, node: ValueLiteral) -> Any:
+        return node.value
+
+    async def _text(self, node: ExpandableString) -> str:
+        return bounded("".join([to_text(await self.value(part)) for part in node.parts]))
+
+    async def _variable(self, node: VariableReference) -> Any:
+        return self.get(node.name)
+
+    async def _subexpression(self, node: SubExpression) -> Any:
+        return unrolled(await self.collect(node.body))
+
+    async def _list(self, node: ArrayExpression) -> list[Any]:
+        out: list[Any] = []
+        for value in await self.collect(node.body):
+            out.extend(to_items(value) if isinstance(value, range) else [value])
+        return out
+
+    async def _array(self, node: ArrayLiteral) -> list[Any]:
+        return [await self.value(item) for item in node.items]
+
+    async def _group(self, node: Parenthesized) -> Any:
+        if isinstance(node.inner, Assignment):
+            return await self._assigned(node.inner)
+        return await self.value(node.inner)
+
+    async def _hashtable(self, node: HashtableLiteral) -> Hashtable:
+        out = Hashtable()
+        for key, value in node.pairs:
+            out.put(await self.value(key), await self.value(value))
+        return out
+
+    async def _script_block(self, node: ScriptBlockLiteral) -> ScriptBlock:
+        return ScriptBlock(node.parameters, node.body)
+
+    async def _type(self, node: TypeLiteral) -> TypeName:
+        return TypeName(node.name)
+
+    async def _cast(self, node: CastExpression) -> Any:
+        return cast_defined(self, node.type, await self.value(node.operand))
+
+    async def _unary(self, node: UnaryExpression) -> Any:
+        value = await self.value(node.operand)
+        if node.operator == "-not":
+            return not to_bool(value)
+        if node.operator == "-join":
+            return "".join(to_text(item) for item in to_items(value))
+        if node.operator == "-split":
+            return to_text(value).split()
+        if node.operator == "-bnot":
+            return ~int(to_number(value))
+        return -to_number(value) if node.operator == "-" else to_number(value)
+
+    async def _operator(self, node: BinaryExpression) -> Any:
+        operator = str(ALIASES.get(node.operator, node.operator))
+        left = await self.value(node.left)
+        if operator == "-and":
+            return to_bool(left) and to_bool(await self.value(node.right))
+        if operator == "-or":
+            return to_bool(left) or to_bool(await self.value(node.right))
+        right = await self.value(node.right)
+        if operator in ("-match", "-cmatch"):
+            return self._match(left, to_text(right), operator == "-match")
+        if operator == "-as":
+            try:
+                return cast_defined(
+                    self,
+                    right.name if isinstance(right, TypeName) else to_text(right),
+                    left,
+                )
+            except PowerShellError:
+                return None
+        return OPERATORS[operator](left, right)
+
+    def _match(self, left: Any, pattern: str, fold: bool) -> Any:
+        compiled = expression(pattern, fold)
+        if isinstance(left, list):
+            return [item for item in left if compiled.search(to_text(item))]
+        found = compiled.search(to_text(left))
+        if found is not None:
+            groups = Hashtable(enumerate((found[0], *found.groups())))
+            groups.update(found.groupdict())
+            self.put("matches", groups)
+        return found is not None
+
+    async def _change(self, node: IncrementExpression) -> Any:
+        old = to_number(await self.value(node.target))
+        new = old + (1 if node.operator == "++" else -1)
+        await self.assign(node.target, new)
+        return old if node.postfix else new
+
+    async def _index(self, node: IndexExpression) -> Any:
+        container, key = await self.value(node.target), await self.value(node.index)
+        if isinstance(container, Hashtable):
+            return container.find(key)
+        if isinstance(container, list) and isinstance(key, str) and not key.lstrip("-").isdigit():
+            named = [one for one in container if isinstance(one, PsObject)]
+            return next(
+                (one for one in named if to_text(one.get("Name")).lower() == key.lower()), None
+            )
+        if isinstance(key, list):
+            return [members.item_at(container, int(to_number(one))) for one in key]
+        if isinstance(container, PsObject):
+            return container.get(to_text(key))
+        return members.item_at(container, int(to_number(key)))
+
+    async def _member(self, node: MemberExpression) -> Any:
+        target = await self.value(node.target)
+        name = to_text(await self.value(node.name))
+        if node.arguments is None:
+            return members.get_property(self, target, name)
+        arguments = [await self.value(argument) for argument in node.arguments]
+        result = defined_method(self, target, name, arguments)
+        if result is None:
+            result = members.call_method(self, target, name, arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    async def _static(self, node: StaticMemberExpression) -> Any:
+        target = await self.value(node.target)
+        name = to_text(await self.value(node.name))
+        arguments = (
+            [await self.value(argument) for argument in node.arguments]
+            if node.arguments is not None
+            else None
+        )
+        kind = target.name if isinstance(target, TypeName) else to_text(target)
+        made = self.types.get(kind.lower())
+        result = (
+            defined_static(self, made, name, arguments)
+            if made is not None
+            else static_member(self, kind, name, arguments)
+        )
+        return await result if inspect.isawaitable(result) else result
+
+
+_EXPRESSIONS: dict[type, Callable[[ExpressionEvaluator, Any], Awaitable[Any]]] = {
+    ValueLiteral: ExpressionEvaluator._value,
+    ExpandableString: ExpressionEvaluator._text,
+    VariableReference: ExpressionEvaluator._variable,
+    SubExpression: ExpressionEvaluator._subexpression,
+    ArrayExpression: ExpressionEvaluator._list,
+    ArrayLiteral: ExpressionEvaluator._array,
+    Parenthesized: ExpressionEvaluator._group,
+    HashtableLiteral: ExpressionEvaluator._hashtable,
+    ScriptBlockLiteral: ExpressionEvaluator._script_block,
+    TypeLiteral: ExpressionEvaluator._type,
+    CastExpression: ExpressionEvaluator._cast,
+    UnaryExpression: ExpressionEvaluator._unary,
+    BinaryExpression: ExpressionEvaluator._operator,
+    IncrementExpression: ExpressionEvaluator._change,
+    IndexExpression: ExpressionEvaluator._index,
+    MemberExpression: ExpressionEvaluator._member,
+    StaticMemberExpression: ExpressionEvaluator._static,
+}
