@@ -8,12 +8,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.doctor.failures import FAILURES, Failure
+from tests.doctor.failures import Failure
 from tests.doctor.failures_cloud import CLOUD_FAILURES
+from tests.doctor.failures_containers import CONTAINER_FAILURES
 from tests.doctor.failures_events import EVENT_FAILURES
+from tests.doctor.failures_machines import MACHINE_FAILURES
 from tests.doctor.failures_newer import NEWER_FAILURES
 from tests.doctor.failures_nodes import NODE_FAILURES
+from tests.doctor.failures_objects import OBJECT_FAILURES
 from tests.doctor.failures_references import REFERENCE_FAILURES
+from tests.doctor.failures_scheduling import SCHEDULING_FAILURES
 from tests.doctor.failures_workloads import WORKLOAD_FAILURES
 from tests.doctor.virtual_cluster import VirtualCluster, about, virtual_cluster
 
@@ -36,7 +40,10 @@ def play_newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
 
 
 ROWS = (
-    *FAILURES,
+    *SCHEDULING_FAILURES,
+    *CONTAINER_FAILURES,
+    *OBJECT_FAILURES,
+    *MACHINE_FAILURES,
     *CLOUD_FAILURES,
     *EVENT_FAILURES,
     *REFERENCE_FAILURES,

@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 import pytest
 from tests.apiserver.harness import Api, start
+from tests.apiserver.webhooks.configurations import hook, install, run
 from tests.apiserver.webhooks.endpoint import Endpoint, http, patch
-from tests.apiserver.webhooks.test_admission import hook, install, run
 from tests.conftest import UVLOOP, Backend
 
 from transom.apiserver.core import writes

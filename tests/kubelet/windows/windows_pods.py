@@ -7,6 +7,7 @@ import json
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
+import pytest
 from tests.kubelet.conftest import Node
 
 from transom.runtime.api import Container, ExecResult
@@ -20,6 +21,7 @@ SERVERCORE, NANO = (
 )
 WAIT = ["ping", "-t", "localhost"]
 BOTH = ("docker", "containerd")
+flavours = pytest.mark.parametrize("flavour", BOTH)
 
 
 class Stubborn:
@@ -179,3 +181,7 @@ def volume(pod: Any, plugin: str, name: str) -> str:
 def summary(node: Node) -> Mapping[str, Any]:
     """/stats/summary."""
     return node.kubelet.server.stats.summary()
+
+
+def at(path: str, **more: Any) -> list[Any]:
+    return [{"name": "v", "mountPath": path, **more}]
