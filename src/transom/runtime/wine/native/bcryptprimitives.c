@@ -1,4 +1,4 @@
-/* bcryptprimitives.dll: Wine 8 has none, and programs made by Go 1.20 and later end without its one function. */
+/* bcryptprimitives.dll: Wine 8 lacks it, and programs built with Go 1.20 and later do not run without its one function. */
 #include <windows.h>
 
 BOOLEAN NTAPI SystemFunction036(PVOID buffer, ULONG size); /* RtlGenRandom of advapi32 */

@@ -1,8 +1,8 @@
-/* curl: as much of Windows' curl.exe as scripts and probes take, for http.
+/* curl: the part of Windows' curl.exe that scripts and probes use, for http.
  *
- * Known: -s -S -f -L -i -I -v -g -G -k -q -N -4 -6, -o FILE, -X METHOD, -d DATA or @FILE (also --data-binary, --data-raw),
+ * Options: -s -S -f -L -i -I -v -g -G -k -q -N -4 -6, -o FILE, -X METHOD, -d DATA or @FILE (also --data-binary, --data-raw),
  * -H HEADER, -A AGENT, -m SECONDS, -w FORMAT, --connect-timeout SECONDS, --url URL, and their long names; several URLs.
- * Unknown options are refused, as curl refuses them. It cannot: https and every other protocol, proxies, user names and
+ * Unknown options are rejected, as in curl. Not supported: https and other protocols, proxies, user names and
  * passwords, cookies, uploads and forms, compression, ranges, retries, configuration files. No progress is shown.
  */
 #include <winsock2.h>
@@ -17,7 +17,7 @@
 #define HEAD_BYTES 65536
 #define CHUNK 16384
 
-/* Every Windows has these parts of a C library. */
+/* The parts of the C library that every Windows version has. */
 void *memcpy(void *, const void *, size_t);
 char *strchr(const char *, int);
 char *strstr(const char *, const char *);
@@ -28,7 +28,7 @@ double atof(const char *);
 int _snprintf(char *, size_t, const char *, ...);
 int _vsnprintf(char *, size_t, const char *, va_list);
 int __getmainargs(int *, char ***, char ***, int, int *);
-int _fltused; /* there are numbers with a point in here */
+int _fltused; /* required by floating-point code */
 
 enum { UNSUPPORTED = 1, USAGE = 2, MALFORMED = 3, NO_HOST = 6, NO_CONNECTION = 7, REFUSED = 22, NOT_WRITTEN = 23,
        NOT_READ = 26, TIMED_OUT = 28, TOO_MANY = 47, NOTHING = 52, BROKEN = 56 };
@@ -111,7 +111,7 @@ static void __attribute__((noreturn)) too_late(void)
     give_up(TIMED_OUT, "Operation timed out after %I64u milliseconds with %I64d bytes received", GetTickCount64() - began, received);
 }
 
-/* Whether the socket is ready before a moment, 0 for never mind when. */
+/* Whether the socket is ready before the deadline; 0 for no deadline. */
 static BOOL ready(SOCKET socket, BOOL to_write, ULONGLONG until)
 {
     fd_set ours = {.fd_count = 1, .fd_array = {socket}}, wrong = ours;
@@ -168,14 +168,14 @@ static void send_all(const char *text, int length)
             text += put;
             length -= put;
         } else if (WSAGetLastError() != WSAEWOULDBLOCK) {
-            return; /* what it has to say of this can still be read */
+            return; /* the response of the server can still be read */
         } else if (!ready(server, TRUE, deadline)) {
             too_late();
         }
     }
 }
 
-/* More of what the server says; FALSE at the end. */
+/* Reads more from the server; FALSE at the end. */
 static BOOL more(void)
 {
     for (;;) {
@@ -227,7 +227,7 @@ static void keep_chunks(void)
                 size = size * 16 + digit;
                 any = 1;
             } else {
-                any = any ? -1 : 0; /* extensions come after the number */
+                any = any ? -1 : 0; /* extensions follow the number */
             }
         }
         if (c < 0)
@@ -240,9 +240,9 @@ static void keep_chunks(void)
     }
 }
 
-/* ---- requests and answers ---- */
+/* ---- requests and responses ---- */
 
-/* For -v: each line with a mark in front. */
+/* For -v: each line with a prefix. */
 static void show(const char *mark, const char *lines)
 {
     while (verbose && *lines) {
@@ -314,7 +314,7 @@ static void ask(const char *verb, BOOL with_data)
     at += _snprintf(request + at, size - at, "Connection: close\r\n");
     for (int i = 0; i < header_count; i++) {
         const char *value = strchr(headers[i], ':');
-        if (value && value[1] && size - at > lstrlenA(headers[i]) + 64) /* `Name:` alone takes a header away */
+        if (value && value[1] && size - at > lstrlenA(headers[i]) + 64) /* `Name:` alone removes a header */
             at += _snprintf(request + at, size - at, "%s\r\n", headers[i]);
     }
     if (with_data) {
@@ -329,7 +329,7 @@ static void ask(const char *verb, BOOL with_data)
         send_all(data, data_length);
 }
 
-/* The answer's first lines, as one text that ends with an empty line. */
+/* The status line and headers of the response, up to the empty line. */
 static void hear(void)
 {
     int length, c;
@@ -350,7 +350,7 @@ static void hear(void)
     } while (status >= 100 && status < 200);
 }
 
-/* The value of a header, or NULL; the text is good until the next call. */
+/* The value of a header, or NULL; valid until the next call. */
 static const char *said(const char *name)
 {
     static char value[URL_BYTES];
@@ -507,7 +507,7 @@ static void set(char letter, const char *value, const char *shown)
     case 'I': head_only = TRUE; break;
     case 'v': verbose = TRUE; break;
     case 'G': as_query = TRUE; break;
-    case 'g': case 'k': case 'q': case 'N': break; /* that is how it is here */
+    case 'g': case 'k': case 'q': case 'N': break; /* this is the default here */
     case '4': family = AF_INET; break;
     case '6': family = AF_INET6; break;
     case 'V': print(STD_OUTPUT_HANDLE, NAME " (Windows), http only\r\nProtocols: http\r\n", -1); ExitProcess(0);

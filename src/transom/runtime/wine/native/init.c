@@ -1,7 +1,7 @@
 /* init [-s STATUS -c WINCTRL -g MILLISECONDS -t TIMEOUT] [-p PIPE SOCKET]... -- PROGRAM ARGUMENT...: the first process of a
  * container.
  *
- * It runs the program, waits for processes that are left without a parent, and at the end lets Wine's server write the
+ * It runs the program, reaps orphaned processes, and at the end lets Wine's server write the
  * registry. SIGTERM, SIGINT and SIGQUIT become CTRL_SHUTDOWN, CTRL_C and CTRL_BREAK of the Windows process
  * whose number is in STATUS (see winrun), by means of WINCTRL, which writes the time that it gives to the file TIMEOUT;
  * without those they are passed on. PIPEs are served in the container for SOCKETs.
@@ -26,14 +26,14 @@
 #define SERVICES_MS 20000 /* for WINCTRL, which waits for services; it itself gives them less */
 #define STEP_MS 5
 #define LATE_MS 100
-#define COMM 16 /* what Linux keeps of a process's name */
-#define TERMINATED 0xFFFFFFFFu /* the exit code of a process that was ended from outside */
+#define COMM 16 /* the length of a process name on Linux */
+#define TERMINATED 0xFFFFFFFFu /* the exit code of a process that another process terminated */
 #define TERMINATED_STATUS 255
 
 static char *status_file, *winctrl, *timeout_file, *patience = "5000";
 #define DONE (-1)
 static pid_t notifier; /* the WINCTRL that notifies the container of its shutdown, 0 before it starts, DONE after its end */
-static sigset_t usual; /* the signals as we found them */
+static sigset_t usual; /* the signal mask at the start */
 
 static pid_t spawn(char **command)
 {
@@ -47,7 +47,7 @@ static pid_t spawn(char **command)
     return pid;
 }
 
-/* The number of the Windows process, or 0; and its name as Unix knows it, as far as there is room for it. */
+/* The pid of the Windows process, or 0; and its name on Linux, possibly truncated. */
 static unsigned windows_process(char *name, size_t room)
 {
     unsigned pid = 0;
@@ -80,7 +80,7 @@ static void read_comm(pid_t pid, char *name, size_t room)
     }
 }
 
-/* When the process started, in clock ticks after boot; 0 if that is not known. Works for a process that has ended, too. */
+/* When the process started, in clock ticks after boot; 0 if unknown. Also works for a process that has ended. */
 static unsigned long long read_start_time(pid_t pid)
 {
     char path[64], line[1024] = "";
@@ -166,7 +166,7 @@ static void stop_wineserver(void)
         closedir(processes);
 }
 
-/* Until all processes have ended, or this one. Who is left ends with Wine's server. */
+/* Until all processes have ended, or this one. The others end with Wine's server. */
 static void wait_for(pid_t wanted, int milliseconds)
 {
     for (int waited = 0; waited < milliseconds; waited += STEP_MS) {

@@ -1,7 +1,7 @@
-/* ipconfig: as Windows prints it, with the name servers, which Wine's own leaves out.
+/* ipconfig: prints what Windows prints, including the name servers, which Wine's ipconfig omits.
  *
- * ipconfig [/all]          addresses of the container's adapters; other options change nothing
- * ipconfig /flushdns       there is no cache to be flushed
+ * ipconfig [/all]          addresses of the container's adapters; other options are ignored
+ * ipconfig /flushdns       does nothing: there is no cache
  */
 #include <winsock2.h>
 #include <ws2tcpip.h>
@@ -12,7 +12,7 @@
 #define TEXT_BYTES 1024
 #define ROOM (64 * 1024)
 
-/* Every Windows has these parts of a C library. */
+/* The parts of the C library that every Windows version has. */
 int _snprintf(char *, size_t, const char *, ...);
 int __getmainargs(int *, char ***, char ***, int, int *);
 
@@ -91,7 +91,7 @@ static void show_adapter(const IP_ADAPTER_ADDRESSES *adapter)
     for (const IP_ADAPTER_GATEWAY_ADDRESS_LH *each = adapter->FirstGatewayAddress; each; each = each->Next) {
         char *gateway = shown(&each->Address, "");
         if (any && !lstrcmpA(gateway, text))
-            continue; /* Wine tells the same one twice */
+            continue; /* Wine lists the same one twice */
         lstrcpyA(text, gateway);
         say(any ? "                                       " : label, gateway);
         any = TRUE;

@@ -1,10 +1,10 @@
-/* nslookup: as much of Windows' nslookup.exe as people take to ask for a name's addresses.
+/* nslookup: the part of Windows' nslookup.exe that looks up the addresses of a name.
  *
  * nslookup NAME|ADDRESS [SERVER]     -type=X, -querytype=X or -q=X with X one of A, AAAA, A+AAAA (default); other options
- *                                    change nothing. An IPv4 address is asked for its name.
+ *                                    are ignored. For an IPv4 address, its name is looked up.
  *
- * As on Windows, the pod's suffix is tried first, also with names that have a dot, and a name that ends with one is taken
- * as it is; and the exit code is 0 even when a name is not found. It cannot: be talked with, ask for other records, use TCP.
+ * As on Windows, the pod's suffix is tried first, also with names that have a dot, and a name that ends with one is used
+ * as it is; the exit code is 0 even when a name is not found. Not supported: interactive mode, other record types, TCP.
  */
 #include <winsock2.h>
 #include <ws2tcpip.h>
@@ -18,7 +18,7 @@
 #define MOST_LINES 32
 enum { A = 1, CNAME = 5, PTR = 12, AAAA = 28, NO_ANSWER = -1, NO_NAME = 3 };
 
-/* Every Windows has these parts of a C library. */
+/* The parts of the C library that every Windows version has. */
 void *memcpy(void *, const void *, size_t);
 int memcmp(const void *, const void *, size_t);
 int strncmp(const char *, const char *, size_t);
@@ -51,7 +51,7 @@ static DWORD number(int at, int bytes)
     return value;
 }
 
-/* The name at a place of the answer; where what comes after it begins, -1 if it is none. */
+/* Reads the name at an offset of the answer; returns the offset after it, -1 if it is invalid. */
 static int read_name(int at, char *name)
 {
     int after = 0, size = 0;
@@ -98,7 +98,7 @@ static int write_question(const char *name, int type, WORD id)
     return at + 5;
 }
 
-/* The code of the answer, which is in `message`. */
+/* The response code of the answer, which is in `message`. */
 static int ask(const char *name, int type)
 {
     static WORD id;
@@ -124,7 +124,7 @@ static int ask(const char *name, int type)
     return NO_ANSWER;
 }
 
-/* What the answer has of a type. */
+/* The records of a type in the answer. */
 static void take(int type)
 {
     char name[NAME_BYTES];
@@ -150,7 +150,7 @@ static void take(int type)
     }
 }
 
-/* Asks for both kinds of addresses, as far as wanted; the worst answer if there are none. */
+/* Looks up both address families, as requested; the worst response code if there are none. */
 static int look_up(const char *name, BOOL four, BOOL six)
 {
     int code = 0;

@@ -1,9 +1,9 @@
-/* ping: as much of Windows' ping.exe as people take; Wine's knows no -t, with which documented pods keep themselves alive.
+/* ping: the part of Windows' ping.exe that is commonly used; Wine's has no -t, with which documented pods keep running.
  *
  * ping [-t] [-n COUNT] [-l SIZE] [-w MILLISECONDS] [-i TTL] [-4] NAME|ADDRESS     options also with a slash; IPv4 only
  *
- * -t goes on until CTRL+C, which shows the sums first; CTRL+BREAK shows them and goes on. The exit code is 0 if anybody
- * has answered.
+ * -t continues until CTRL+C, which shows the statistics first; CTRL+BREAK shows them and continues. The exit code is 0 if
+ * there was a reply.
  */
 #include <winsock2.h>
 #include <ws2tcpip.h>
@@ -15,7 +15,7 @@
 #define LARGEST 65500
 #define REPLY_EXTRA (sizeof(ICMP_ECHO_REPLY) + 64)
 
-/* Every Windows has these parts of a C library. */
+/* The parts of the C library that every Windows version has. */
 int _snprintf(char *, size_t, const char *, ...);
 int __getmainargs(int *, char ***, char ***, int, int *);
 

@@ -38,7 +38,7 @@ static int move(int from, int to)
     return got > 0;
 }
 
-/* Until both sides have said everything. */
+/* Until both sides have closed their streams. */
 static void relay(int one, int other)
 {
     struct pollfd ends[2] = {{one, POLLIN, 0}, {other, POLLIN, 0}};
@@ -54,7 +54,7 @@ static void relay(int one, int other)
     }
 }
 
-/* One client: whether one came. `ready` is closed when the pipe is there. */
+/* Serves one client; whether one connected. `ready` is closed when the pipe exists. */
 static int serve_one(char *loader, char *pipe_name, char *socket_path, int *ready)
 {
     int stream[2], news[2];

@@ -1,7 +1,7 @@
 /* pipeserve NAME: wait for one client of the Win32 named pipe NAME, then relay it to the standard input and output.
  *
- * One byte to the standard error says that the pipe is there, another one that a client has come. Whoever started this has
- * the other ends, connects them to the socket that stands for the pipe of the machine, and starts the next one.
+ * A byte on the standard error reports that the pipe exists, another one that a client has connected. The parent process has
+ * the other ends, connects them to the Unix socket that represents the pipe of the machine, and starts the next pipeserve.
  */
 #include <windows.h>
 
@@ -30,7 +30,7 @@ static DWORD WINAPI to_client(void *unused)
                 ExitProcess(0);
         }
     }
-    FlushFileBuffers(pipe); /* the client is to read the last bytes first */
+    FlushFileBuffers(pipe); /* until the client has read the last bytes */
     ExitProcess(0);
 }
 

@@ -23,7 +23,7 @@ DWORD registry_timeout(DWORD otherwise)
     return *text ? value : otherwise;
 }
 
-/* Wine's own services are not asked: they have nothing to save. */
+/* Wine's own services are skipped: they have nothing to save. */
 BOOL services_run(void)
 {
     static const WCHAR *own[] = {L"winedevice.exe", L"plugplay.exe", L"svchost.exe", L"rpcss.exe"};

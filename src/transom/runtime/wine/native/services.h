@@ -1,13 +1,13 @@
-/* Notifying the services of a container that it is shut down: SERVICE_CONTROL_PRESHUTDOWN, then SERVICE_CONTROL_SHUTDOWN. */
+/* Notifies the services of a container of its shutdown: SERVICE_CONTROL_PRESHUTDOWN, then SERVICE_CONTROL_SHUTDOWN. */
 #include <windows.h>
 
 struct shutdown {
     DWORD milliseconds; /* for services to end */
-    HANDLE processes[MAXIMUM_WAIT_OBJECTS]; /* of services that want to know of it */
+    HANDLE processes[MAXIMUM_WAIT_OBJECTS]; /* of services that accept the notification */
     DWORD count;
 };
 
-/* Whether there may be services beside Wine's own. Cheaper than to ask the service manager. */
+/* Whether there may be services other than Wine's own. Cheaper than a call to the service manager. */
 BOOL services_run(void);
 
 void find_services(struct shutdown *shutdown);

@@ -1,4 +1,4 @@
-/* standin: the Win32 half of a program that is not here (powershell.exe, findstr.exe), whatever name it has been given.
+/* standin: the Win32 half of a program that Wine does not have (powershell.exe, findstr.exe), under the name of that program.
  *
  * The other half is a Unix process of the same container, /standin/start, which Wine can start as it starts any program. It
  * is given one end of a connection over the loopback as its standard input and output; Wine's sockets are real ones. This
@@ -8,10 +8,10 @@
  * and sizes 8, texts are UTF-16 with a NUL at the end.
  *
  *  H  pid flags columns rows, command line, program, directory, variables, ""   first of all
- *  r  size ->  I  bytes, none at the end         standard input, asked for so that children find what is theirs
+ *  r  size ->  I  bytes, none at the end         standard input, on request, so that children find their input
  *  o, e  bytes                                               standard output and error
  *  s  number flags, command line, directory, variables, "" -> P number pid, or F number error; O number stream bytes for what
- *                      it says, none at the end of a stream; X number code
+ *                      it writes, none at the end of a stream; X number code
  *  i  number bytes                                           for a child's input, none for its end
  *  l                   ->  L  pid parent handles memory started used name, ...
  *  v                   ->  V  error, state name shown, ...
@@ -43,7 +43,7 @@ struct child {
 static SOCKET channel;
 static CRITICAL_SECTION sending, children_lock;
 static struct child children[MOST_CHILDREN];
-static HANDLE input, output, error, wanted; /* `wanted`: somebody wants to read */
+static HANDLE input, output, error, wanted; /* `wanted`: a read was requested */
 static volatile DWORD wanted_size;
 static BOOL console_input, console_output, console_error;
 
@@ -167,7 +167,7 @@ static DWORD WINAPI read_input(void *unused)
             SetLastError(0);
             if (!ReadConsoleW(input, text, BLOCK / 4, &got, NULL))
                 got = 0;
-            if (!got && GetLastError() == ERROR_OPERATION_ABORTED) { /* CTRL+C: the line is given up */
+            if (!got && GetLastError() == ERROR_OPERATION_ABORTED) { /* CTRL+C: the line is discarded */
                 text[0] = L'\n';
                 got = 1;
             }
@@ -187,7 +187,7 @@ static DWORD WINAPI read_input(void *unused)
 static BOOL WINAPI on_event(DWORD event)
 {
     if (event > CTRL_BREAK_EVENT)
-        return FALSE; /* the end, as of every program that has no handler */
+        return FALSE; /* exits, like every program without a handler */
     tell('C', event, NULL);
     return TRUE;
 }
@@ -223,7 +223,7 @@ struct stream {
     HANDLE from;
 };
 
-/* What a child writes, as fast as the other half takes it. */
+/* Relays what a child writes, as fast as the other half reads it. */
 static DWORD WINAPI relay(void *argument)
 {
     struct stream *s = argument;
@@ -336,7 +336,7 @@ static void feed_child(DWORD number, const char *bytes, DWORD size)
         CloseHandle(to);
 }
 
-/* What Windows knows */
+/* Processes and services */
 
 static void add_time(struct frame *f, const FILETIME *time)
 {
@@ -397,7 +397,7 @@ static void list_services(void)
     SC_HANDLE manager = open_service_manager();
     if (!manager)
         problem = GetLastError();
-    while (!problem) { /* until the buffer has room for all: services come and go */
+    while (!problem) { /* until the buffer is large enough: the number of services changes */
         DWORD more = 0;
         if (EnumServicesStatusExW(manager, SC_ENUM_PROCESS_INFO, SERVICE_WIN32, SERVICE_STATE_ALL, buffer, size, &more, &count,
                                   NULL, NULL))
@@ -442,7 +442,7 @@ static void end_process(DWORD pid, DWORD code)
 
 /* The other half */
 
-/* Both ends of a connection, or FALSE. Somebody else may call in between: only our own call counts. */
+/* Both ends of a connection, or FALSE. Another process may connect in between: only our own connection counts. */
 static BOOL connected(SOCKET *theirs)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, own, caller;

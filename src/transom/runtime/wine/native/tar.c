@@ -1,10 +1,10 @@
-/* tar: as much of Windows' tar.exe as `kubectl cp` takes.
+/* tar: the part of Windows' tar.exe that `kubectl cp` uses.
  *
  * tar xf FILE [-C FOLDER]            unpack; `-` is the standard input
  * tar cf FILE [-C FOLDER] PATH...    pack; `-` is the standard output
  *
- * The letters may have a hyphen in front; m, p and v change nothing, and neither do options with two hyphens. Files and
- * folders only. A name never leads out of the folder.
+ * The letters may have a hyphen in front; m, p, v and options with two hyphens are ignored. Files and
+ * folders only. A name never leads outside of the folder.
  */
 #include <windows.h>
 
@@ -12,7 +12,7 @@
 #define LONGEST 4096
 #define CHUNK 65536
 
-/* Every Windows has these parts of a C library. */
+/* The parts of the C library that every Windows version has. */
 void *memset(void *, int, size_t);
 void *memcpy(void *, const void *, size_t);
 int memcmp(const void *, const void *, size_t);
@@ -107,7 +107,7 @@ static void make_parents(WCHAR *path)
         }
 }
 
-/* The rest of an entry; `to` may be nobody. */
+/* The rest of an entry; `to` may be NULL. */
 static void take(ULONGLONG size, HANDLE to)
 {
     DWORD pad = padding(size), done;
@@ -224,7 +224,7 @@ static void put_header(const char *name, char type, ULONGLONG size, const FILETI
                 cut = i;
                 break;
             }
-        if (!cut) { /* the name as an entry of its own, as GNU's has it */
+        if (!cut) { /* the name as a separate entry, as GNU tar writes it */
             put_header("././@LongLink", 'L', (ULONGLONG)length + 1, NULL);
             put(name, (DWORD)length + 1);
             memset(buffer, 0, BLOCK);
@@ -261,7 +261,7 @@ static void pack_file(const char *name, const WCHAR *path, ULONGLONG size, const
         return;
     }
     put_header(name, '0', size, time);
-    while (size) { /* exactly as long as was said, whatever happens to the file meanwhile */
+    while (size) { /* exactly the announced size, even if the file changes meanwhile */
         DWORD part = size < CHUNK ? (DWORD)size : CHUNK;
         if (!ReadFile(file, buffer, part, &got, NULL) || !got) {
             memset(buffer, 0, part);
@@ -275,7 +275,7 @@ static void pack_file(const char *name, const WCHAR *path, ULONGLONG size, const
     CloseHandle(file);
 }
 
-/* `path` has room for LONGEST characters, and gets back what it had. */
+/* `path` has room for LONGEST characters; its content is restored. */
 static void pack(WCHAR *path)
 {
     WIN32_FIND_DATAW found;

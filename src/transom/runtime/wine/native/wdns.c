@@ -1,6 +1,6 @@
-/* wdns.so, preloaded: names are looked up as Windows does it.
+/* wdns.so, preloaded: looks up names as Windows does.
  *
- * A name with a dot in it is a complete one, which the C library would also try with the suffix of the search list.
+ * A name with a dot is complete; the C library would also try with the suffix of the search list.
  * `localhost` and the container's own name need no hosts file.
  */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ static void no_suffix_after_dots(void)
         _res.options &= ~RES_DNSRCH;
 }
 
-/* The address of a name that is known without asking, or NULL. TRANSOM_ADDRESS is the container's. */
+/* The address of a name that needs no DNS query, or NULL. TRANSOM_ADDRESS is the container's. */
 static const char *own(const char *name, int family)
 {
     char host[LONGEST + 1];

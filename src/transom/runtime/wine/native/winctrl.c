@@ -2,11 +2,11 @@
  *
  * EVENT: 0 CTRL_C, 1 CTRL_BREAK, 2 CTRL_CLOSE, 5 CTRL_LOGOFF, 6 CTRL_SHUTDOWN. Wine has no session manager that would send
  * the last three, so the routine that calls a process's handlers is started in it from outside. As on Windows, the
- * youngest process is told first, and the next one when it has ended or its time is over; of CLOSE, LOGOFF and SHUTDOWN a
- * handler that returns means the end of its process, and a process whose handlers all decline ends with
- * STATUS_CONTROL_C_EXIT (Wine says 0). Windows of a process get WM_CLOSE, and a program without a console nothing else.
+ * youngest process is notified first, and the next one when it has ended or its time is over; for CLOSE, LOGOFF and SHUTDOWN
+ * a process ends when its handler returns, and a process whose handlers all decline ends with
+ * STATUS_CONTROL_C_EXIT (0 in Wine). Windows of a process get WM_CLOSE, and a program without a console nothing else.
  *
- * CTRL_SHUTDOWN also notifies all services. The registry's WaitToKillServiceTimeout replaces MILLISECONDS; what counts is
+ * CTRL_SHUTDOWN also notifies all services. The registry's WaitToKillServiceTimeout replaces MILLISECONDS; the value that is used is
  * written to the file STATUS, if there is one, as "timeout N".
  */
 #include <windows.h>

@@ -1,14 +1,14 @@
 /* winrun PATH: run one Win32 command line in a container, as the container execution service of Windows does.
  *
- * PATH is an absolute Unix path without spaces. PATH.job says what to run, as fields in UTF-8 that end with a NUL:
+ * PATH is an absolute Unix path without spaces. PATH.job contains what to run, as fields in UTF-8 that end with a NUL:
  * the working directory, the command line, and NAME=value for each variable of the whole environment.
- * PATH.status gets "image NAME" (of the program) and "pid N" when the process is there and "exit N" (all 32 bits) after it has ended, or "error N" (Win32's)
- * when it could not be made.
+ * PATH.status gets "image NAME" (of the program) and "pid N" when the process exists and "exit N" (all 32 bits) after it has ended, or "error N" (Win32's)
+ * when it could not be created.
  *
  * Programs expect real Win32 pipes as standard handles, which Unix pipes under Wine are not: they are relayed here.
  * The job "main" is a container's own: when it ends, services are notified while Wine still runs for this process.
- * A terminal is left to the program itself. If this process is killed, its child goes with it; if the child has ended by
- * itself, what it has left running goes on.
+ * A terminal is left to the program itself. If this process is killed, its child goes with it; if the child ends by
+ * itself, the processes that it started keep running.
  */
 #include <windows.h>
 
@@ -17,11 +17,11 @@
 #define SHUTDOWN_MS 5000 /* for services, unless the registry says otherwise */
 #define CANNOT_RUN 128
 #define NO_SUCH_PROGRAM 9009 /* of a shell */
-#define LAST_OUTPUT_MS 1000 /* for relaying what was written before the end, when somebody else keeps the pipe open */
+#define LAST_OUTPUT_MS 1000 /* for relaying the last output, when another process keeps the pipe open */
 
 struct relay {
     HANDLE from, to;
-    BOOL close; /* the end of `from` is to be seen at `to` */
+    BOOL close; /* close `to` at the end of `from` */
 };
 
 static DWORD WINAPI relay(void *argument)
@@ -34,7 +34,7 @@ static DWORD WINAPI relay(void *argument)
     while (buffer && ReadFile(r->from, buffer, size, &got, NULL) && got) {
         for (DWORD done = 0; done < got; done += put) {
             if (!WriteFile(r->to, buffer + done, got - done, &put, NULL)) {
-                CloseHandle(r->from); /* the writer is told that nobody reads */
+                CloseHandle(r->from); /* so that the writer gets an error: there is no reader */
                 return 0;
             }
         }
@@ -44,7 +44,7 @@ static DWORD WINAPI relay(void *argument)
     return 0;
 }
 
-/* A pipe whose one end a child inherits. */
+/* A pipe of which a child inherits one end. */
 static void make_pipe(HANDLE *childs, HANDLE *ours, BOOL child_reads)
 {
     SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
@@ -79,7 +79,7 @@ static void report(HANDLE file, const char *word, DWORD number)
     WriteFile(file, text, length, &written, NULL);
 }
 
-/* The name of the program as the command line has it, which Unix calls the process: init knows it by that. */
+/* The name of the program in the command line, which is the name of the Linux process: init finds it by that name. */
 static void report_name(HANDLE file, const WCHAR *command)
 {
     char text[3 * MAX_PATH + 16] = "image ";
@@ -130,7 +130,7 @@ static WCHAR *next_field(WCHAR *field)
     return field + lstrlenW(field) + 1;
 }
 
-/* Of this process too: it is by our PATH that CreateProcess finds the program. */
+/* Also of this process: CreateProcess finds the program with our PATH. */
 static void become(WCHAR *variable)
 {
     WCHAR *old = GetEnvironmentStringsW();
@@ -198,7 +198,7 @@ static DWORD run(const WCHAR *path)
     }
     WCHAR *command = next_field(directory);
     become(next_field(command));
-    if (*directory && !SetCurrentDirectoryW(directory)) { /* programs are also looked for there */
+    if (*directory && !SetCurrentDirectoryW(directory)) { /* programs are searched there too */
         report(status, "error", ERROR_DIRECTORY);
         return CANNOT_RUN;
     }

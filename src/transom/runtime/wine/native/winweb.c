@@ -1,9 +1,9 @@
 /* winweb: a small web server and client for Windows, for the demo.
  *
- * winweb serve PORT [OTHER]  /hello says in one line who answers; every other path shows that, and what http://OTHER says
- * winweb get URL             prints what it gets; the exit code is 0 for an answer of 200, else 1
+ * winweb serve PORT [OTHER]  /hello returns one line about this server; other paths show it together with the content of http://OTHER
+ * winweb get URL             prints the response; the exit code is 0 for the status 200, else 1
  *
- * It takes its leave on the console's control events, as Windows tells containers to end.
+ * It shuts down on the control events of the console, with which Windows stops containers.
  */
 #include <winsock2.h>
 #include <ws2tcpip.h>
@@ -14,7 +14,7 @@
 #define NAME_BYTES 256
 #define PATIENCE_MS 5000
 
-/* Every Windows has these parts of a C library. */
+/* The parts of the C library that every Windows version has. */
 int _snprintf(char *, size_t, const char *, ...);
 char *strchr(const char *, int);
 char *strstr(const char *, const char *);
@@ -65,7 +65,7 @@ static SOCKET dial(const char *host, const char *port)
     return made;
 }
 
-/* The body of an answer, in `answer`, and its status; 0 and a reason when there is none. */
+/* The body of a response, in `answer`, and its status; 0 and a reason if there is none. */
 static int fetch(const char *url, char *answer, const char **body)
 {
     char host[NAME_BYTES], request[NAME_BYTES * 3];
