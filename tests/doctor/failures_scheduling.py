@@ -123,7 +123,7 @@ SCHEDULING_FAILURES: tuple[Failure, ...] = (
     Failure(
         "nodes without free memory",
         A,
-        "have not enough free memory",
+        "do not have enough free memory",
         "Lower its request for memory",
         (pod(resources={"requests": {"memory": "6Gi"}}),),
         (pod(),),
@@ -296,7 +296,7 @@ SCHEDULING_FAILURES: tuple[Failure, ...] = (
     Failure(
         "a named node without room",
         A,
-        "node linux-1 has not enough cpu",
+        "node linux-1 does not have enough cpu",
         "leave spec.nodeName to the scheduler",
         (pod(spec={"nodeName": "linux-1"}, resources={"requests": {"cpu": "100"}}),),
         (pod(),),

@@ -156,7 +156,7 @@ CASES: list[tuple[str, ClusterSnapshot, str, str, str]] = [
         "pod/default/web",
         healthy(pods=[unplaced()]),
         "error",
-        "cannot be scheduled: the nodes that it may run on have not enough free cpu",
+        "cannot be scheduled: the nodes that it may run on do not have enough free cpu",
         "explain-schedule default/web",
     ),
     (

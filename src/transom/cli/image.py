@@ -473,15 +473,15 @@ def _pull(service: ImageService, args: argparse.Namespace) -> None:
     _print_images(service, [image.id], "pulled", args)
 
 
-def _progress(news: PullProgress) -> None:
-    if not news.digest:
+def _progress(progress: PullProgress) -> None:
+    if not progress.digest:
         return
     amount = (
-        f" {format_size(news.done)} of {format_size(news.total)}"
-        if news.step == "downloading"
+        f" {format_size(progress.done)} of {format_size(progress.total)}"
+        if progress.step == "downloading"
         else ""
     )
-    console.print_progress(f"{news.digest[7:19]}: {news.step}{amount}")
+    console.print_progress(f"{progress.digest[7:19]}: {progress.step}{amount}")
 
 
 def _remove(service: ImageService, args: argparse.Namespace) -> None:

@@ -35,7 +35,7 @@ class EphemeralVolumes:
             self._queue.add(object_key(pod))
 
     def _claim_deleted(self, claim: Object) -> None:
-        """A deleted claim may have been in the way of a pod's own."""
+        """A deleted claim may have had the name of a pod's claim."""
         namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
         for pod in self._pods.list(namespace):
             for volume in pod["spec"].get("volumes") or ():

@@ -203,7 +203,7 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
         "Read the provisioner's message, and its log.",
     ),
     "ProvisioningCleanupFailed": (
-        "a volume that was created in vain could not be removed",
+        "a volume that is not needed could not be removed",
         "Remove it at the provider.",
     ),
     "ExternalExpanding": (

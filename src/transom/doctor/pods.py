@@ -188,7 +188,7 @@ def _failed(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFindi
     short = reason.removeprefix("OutOf") if reason.startswith(("OutOf", "Outof")) else ""
     if short:
         cause = (
-            f"was refused by its kubelet: node {node} has not enough {short.lower()}",
+            f"was refused by its kubelet: node {node} does not have enough {short.lower()}",
             (
                 "Lower its requests, or leave spec.nodeName to the scheduler; then create the "
                 "pod again."

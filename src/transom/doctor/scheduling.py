@@ -360,7 +360,7 @@ def _insufficient(spec: Object, nodes: Sequence[Object], resource: str) -> tuple
             "",
         )
     return (
-        f"the nodes that it may run on have not enough free {resource}",
+        f"the nodes that it may run on do not have enough free {resource}",
         f"Lower its request for {resource}, remove other pods, or add nodes.",
         "",
     )

@@ -252,7 +252,7 @@ def _read_name(data: bytes, position: int) -> tuple[bytes, int, int]:
     jumps = 0
     while True:
         if position >= len(data):
-            raise MalformedDnsMessage("a name goes on past the end")
+            raise MalformedDnsMessage("a name continues past the end")
         length = data[position]
         if length == 0:
             break
@@ -294,7 +294,7 @@ def parse_dns_message(data: bytes) -> DnsMessage:
     if questions:
         asked, position = names.read(position)
         if position + 4 > len(data):
-            raise MalformedDnsMessage("a question goes on past the end")
+            raise MalformedDnsMessage("a question continues past the end")
         question = DnsQuestion(asked, *struct.unpack_from("!2H", data, position))
         position += 4
     sections: list[list[DnsRecord]] = []
@@ -324,11 +324,11 @@ def _read_record(names: NameReader, data: bytes, position: int) -> tuple[DnsReco
     owner, position = names.read(position)
     end = position + 10
     if end > len(data):
-        raise MalformedDnsMessage("a record goes on past the end")
+        raise MalformedDnsMessage("a record continues past the end")
     type, klass, ttl, size = _RECORD.unpack_from(data, position)
     start, end = end, end + size
     if end > len(data):
-        raise MalformedDnsMessage("a record goes on past the end")
+        raise MalformedDnsMessage("a record continues past the end")
     content = data[start:end]
     layout = _NAMES_IN_DATA.get(type)
     if layout is not None and content:
@@ -345,7 +345,7 @@ def _whole_data(
         found, position = names.read(position)
         pieces.append(found)
     if position > end:
-        raise MalformedDnsMessage("a name goes on past its record")
+        raise MalformedDnsMessage("a name continues past its record")
     pieces.append(data[position:end])
     return b"".join(pieces)
 

@@ -37,7 +37,7 @@ def own_conditions(features: PodFeatures) -> frozenset[str]:
 
 @dataclass(slots=True)
 class _PhaseCounts:
-    pending: int = 0  # init containers that have not done their part
+    pending: int = 0  # init containers that have not completed
     pending_sidecars: int = 0
     failed: int = 0  # init containers
     failed_for_good: int = 0

@@ -65,7 +65,7 @@ class ReferencedObjects:
     async def get(
         self, resource: GroupVersionResource, namespace: str, name: str, max_age: float = FRESH
     ) -> Object:
-        """Not older than `max_age` seconds, unless objects of its kind rarely change. Raises
+        """The object, not older than `max_age` seconds, unless objects of its kind rarely change. Raises
         ReferenceFailure.
         """
         key = (resource, namespace, name)

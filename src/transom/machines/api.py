@@ -123,7 +123,7 @@ class SystemInfo(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """Of the whole machine."""
+    """The memory of the whole machine."""
 
     total: int
     working_set: int

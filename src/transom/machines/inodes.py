@@ -48,7 +48,7 @@ class SocketListener:
 
 
 Data = dict[str, "Inode"] | bytes | bytearray | int | str | SocketListener | None
-"""Of a directory, a file (a number: that many zero bytes), a symlink (its target), a socket in use,
+"""The data of a directory, a file (a number: that many zero bytes), a symlink (its target), a socket in use,
 anything else.
 """
 

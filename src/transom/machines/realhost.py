@@ -35,7 +35,7 @@ _RESOLV_CONF: Final = "/etc/resolv.conf"
 
 
 class ContainersUsage(NamedTuple):
-    """Of all containers of a node together."""
+    """The usage of all containers of a node together."""
 
     cpu_seconds: float = 0.0
     usage: int = 0

@@ -235,7 +235,7 @@ class PlatformInfo(Protocol):
 
     @property
     def machine_resources(self) -> SystemResources:
-        """Of the machine, also for a container: Linux shows them to all."""
+        """The resources of the machine, also for a container: Linux shows them to all."""
 
     @property
     def container_id(self) -> str:

@@ -380,7 +380,7 @@ class NetworkView:
                 return link.mac.replace(":", "-")
         return ""
 
-    # ---- the way of a packet
+    # ---- the path of a packet
 
     def hops(self, address: str) -> list[str]:
         """The routers on the way to an address, by the routes of each stack. The address itself is

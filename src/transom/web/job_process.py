@@ -57,7 +57,7 @@ def _findings(seen: ClusterSnapshot, names: tuple[str, ...]) -> list[dict[str, A
 
 def explain_pod(target: RestConfig, namespace: str, name: str) -> dict[str, Any]:
     """The scheduler's decision about a pod, and doctor's findings about it; `problem` is why there
-    is no decision. Who may not list nodes gets none.
+    is no decision. A user who may not list nodes gets none.
     """
     found: dict[str, Any] = {"problem": "", "decision": None, "filters": [], "causes": None}
     try:

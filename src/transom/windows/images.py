@@ -156,7 +156,7 @@ _LINUX_PREFIX: Final = re.compile(r"alpine[0-9]")
 _WORDS: Final = re.compile(r"[-_.+]")
 # Images for both systems, with tags for Linux.
 _BOTH: Final = ("e2e-test-images/", "e2eteam/")
-# Named after Windows, but for Linux: virtual machines, operators, webhooks.
+# Linux images named after Windows: virtual machines, operators, webhooks.
 _NOT_WINDOWS: Final = frozenset(("dockurr/windows", "docker.io/dockurr/windows"))
 
 

@@ -117,5 +117,5 @@ def test_what_nodes_would_receive(fresh_cluster: Cluster) -> None:
     refused = fresh_cluster.transom("proxy", *target, "--hostname-override=win1", check=False)
     assert (
         refused.returncode == 1
-        and "win1 is a Windows node, and this is no Windows" in refused.stderr
+        and "win1 is a Windows node, but this machine does not run Windows" in refused.stderr
     )

@@ -44,7 +44,7 @@ _WBITS = {"gzip": 31, "deflate": -15}
 async def serve_proxy(
     transport: KubeletTransport, request: HttpRequest, location: ProxyLocation, path: str
 ) -> Answer:
-    """`path` is the path on the target: empty if the client's path has not even a `/`."""
+    """`path` is the path on the target: empty if the client's path has no `/`."""
     path = clean_path(path)
     if passing.wants_upgrade(request):
         return await _upgraded(transport, request, location, path)

@@ -67,7 +67,7 @@ def remove_deployment_condition(status: Object, kind: str) -> None:
         status.pop("conditions", None)
 
 
-# ---- what is asked of a rollout
+# ---- the settings of a rollout
 # --------------------------------------------------------------------------------------
 
 

@@ -128,7 +128,7 @@ class GarbageCollector:
         silent = [str(informer.resource) for informer in informers if not informer.has_synced]
         if silent:
             log.warning(
-                "garbage collector: %s cannot be listed; work goes on without", ", ".join(silent)
+                "garbage collector: %s cannot be listed; continuing without them", ", ".join(silent)
             )
         self._complete.set()
 

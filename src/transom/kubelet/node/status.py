@@ -392,7 +392,7 @@ def _aggregate(problems: Sequence[str]) -> str:
 
 
 def node_status_changed(old: Object, new: Object) -> bool:
-    """Whether a status must be written early: new heartbeats alone are no reason."""
+    """Whether a status must be written early: new heartbeats alone do not count."""
     if old.keys() != new.keys():
         return True
     for key, value in new.items():

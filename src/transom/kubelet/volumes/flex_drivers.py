@@ -396,7 +396,7 @@ class _BuiltIn:
                 not source.startswith("\\\\")
                 or len([part for part in source.split("\\") if part]) < 2
             ):
-                return f"the source '{options.get('source', '')}' is no share", ""
+                return f"the source '{options.get('source', '')}' is not a share", ""
             return "", source.lower()
         if self._driver.folder == _ISCSI:
             missing = [key for key in ("targetPortal", "iqn") if not options.get(key)]

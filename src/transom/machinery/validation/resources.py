@@ -81,7 +81,7 @@ def check_container_resource_name(name: str, path: str, errs: Errors) -> None:
 
 
 def check_resource_quantity(name: str, text: str, path: str, errs: Errors) -> None:
-    """Not negative, and an integer if the resource is counted."""
+    """A quantity must not be negative, and is an integer if the resource is counted."""
     value = parse_quantity(text)
     if value.mantissa < 0:
         errs.append(invalid(path, str(value), NEGATIVE))

@@ -47,7 +47,7 @@ _search_bad_user = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
 def check_security_context(
     context: dict[str, Any], path: str, errs: Errors, *, unmasked: bool = True
 ) -> None:
-    """Of a container. The server runs with privileged containers allowed. `unmasked`: an unmasked
+    """Checks the securityContext of a container. Privileged containers are allowed. `unmasked`: an unmasked
     /proc is allowed.
     """
     if not context:

@@ -164,7 +164,7 @@ def forget_route(registry: WindowsRegistry, destination: str) -> None:
 
 
 def interface_key(guid: str, version: int = 4) -> str:
-    """Of a network interface, for one version of IP."""
+    """The registry key of a network interface, for one version of IP."""
     return rf"{INTERFACES if version == 4 else INTERFACES6}\{{{guid}}}"
 
 

@@ -128,7 +128,7 @@ def _from_management_port(
     return _forward(crossing, net)
 
 
-def way_of_host(
+def find_direct_port(
     trip: PacketTrip, node: NetworkStack, address: str
 ) -> tuple[SwitchNetwork, SwitchPort] | None:
     """A port of the node's switch that the node reaches without its route table: on an overlay with

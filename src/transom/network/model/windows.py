@@ -25,7 +25,7 @@ def send_from_windows(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> 
         return trip.deliver(
             stack, packet if packet.source else replace(packet, source=packet.destination)
         )
-    near = vfp.way_of_host(trip, stack, packet.destination) if stack.role == "node" else None
+    near = vfp.find_direct_port(trip, stack, packet.destination) if stack.role == "node" else None
     if near is not None:
         net, port = near
         packet = (

@@ -31,7 +31,7 @@ class MatrixPlaces:
     elsewhere: str = ""  # another
     linux: str = ""  # a Linux node
     pod: str = ""  # a pod of `here`
-    beside: str = ""  # another one
+    second: str = ""  # another pod of the node
     remote: str = ""  # a pod of `elsewhere`
     linux_pod: str = ""
     service: str = ""  # namespace/name
@@ -108,7 +108,7 @@ FLOWS: Final = (
         "FLOW-01",
         "Pod to pod by address, same node",
         True,
-        lambda c: (c.pod, c.beside),
+        lambda c: (c.pod, c.second),
         "two Windows pods on one node",
     ),
     MatrixFlow(
@@ -131,7 +131,7 @@ FLOWS: Final = (
         "FLOW-02",
         "Pod to pod by name",
         True,
-        lambda c: (c.pod, _dashed(c, c.remote or c.beside or c.linux_pod)),
+        lambda c: (c.pod, _dashed(c, c.remote or c.second or c.linux_pod)),
         _SECOND,
     ),
     MatrixFlow("FLOW-03", "Pod to service by address", True, lambda c: (c.pod, c.vip), _SERVED),
@@ -184,7 +184,7 @@ FLOWS: Final = (
         "LNET-15",
         "Ping from pod to pod",
         True,
-        lambda c: (c.pod, c.remote or c.beside or c.linux_pod),
+        lambda c: (c.pod, c.remote or c.second or c.linux_pod),
         _SECOND,
         "icmp",
     ),
@@ -360,7 +360,7 @@ def find_matrix_places(inventory: Inventory, outside6: str = "") -> MatrixPlaces
     named = _key(service) if service is not None else ""
     chosen = {
         "pod": first,
-        "beside": by_node[here][1] if here and len(by_node[here]) > 1 else None,
+        "second": by_node[here][1] if here and len(by_node[here]) > 1 else None,
         "remote": by_node[other][0] if other in by_node else None,
         "linux_pod": linux[0] if linux else None,
     }

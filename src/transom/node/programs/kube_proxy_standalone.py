@@ -158,7 +158,7 @@ class _Proxy:
         _, kind = await self._node()
         if kind == "windows":
             raise UserError(
-                f"{self._name} is a Windows node, and this is no Windows",
+                f"{self._name} is a Windows node, but this machine does not run Windows",
                 (
                     "--output hns prints what its host networking service would get; "
                     "`transom up` has emulated nodes"

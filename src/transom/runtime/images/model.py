@@ -224,7 +224,7 @@ def media_type(document: Mapping[str, Any], declared: str = "") -> str:
 
 
 def parse_index_entries(document: Mapping[str, Any], what: str) -> list[ContentDescriptor]:
-    """Of a manifest list or index."""
+    """The entries of a manifest list or index."""
     found = document.get("manifests")
     if not isinstance(found, list):
         raise ImageError(f"{what} lists no manifests")
@@ -258,7 +258,7 @@ def refuse_schema1(kind: str) -> None:
 
 
 def parse_image_configuration(document: Mapping[str, Any], what: str) -> ImageConfiguration:
-    """Of an image. Fields that runtimes rely on must have the right types."""
+    """The configuration of an image. Fields that runtimes rely on must have the right types."""
     rootfs, own = document.get("rootfs"), document.get("config")
     diff_ids = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
     if diff_ids is None:

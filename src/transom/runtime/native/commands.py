@@ -86,7 +86,7 @@ async def _start(
         for path in (file, pid_file, log):
             path.unlink(missing_ok=True)
 
-    def news(message: dict[str, Any]) -> None:
+    def on_event(message: dict[str, Any]) -> None:
         code = core.platform.exit_code(request_of(core, c), message["status"], identity)
         forget()
         command.ended(code)
@@ -97,7 +97,7 @@ async def _start(
             "cwd": "/",
         }  # the only one that a container cannot replace
     saved.save_record(file, process)
-    core.monitor.listen(key, news)
+    core.monitor.listen(key, on_event)
     console = _Console(core, folder, identity) if tty else None
     argv = core.runc.exec(c.id, file, pid_file, log, console.path if console is not None else "")
     theirs = [] if tty else _pipes(command, stdin=stdin, owner=c.first_id)

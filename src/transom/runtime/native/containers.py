@@ -198,7 +198,7 @@ async def start_native_container(core: NativeCore, c: NativeContainer) -> None:
         if c.sandbox.state != "ready":
             raise core.texts.sandbox_stopped(c.sandbox.id)
         c.starting, c.early = True, None
-        core.monitor.listen(c.id, lambda news: _on_monitor_event(core, c, news))
+        core.monitor.listen(c.id, lambda event: _on_monitor_event(core, c, event))
         try:
             if c.broken is not None:
                 raise c.broken
@@ -299,15 +299,15 @@ async def _never_ran(core: NativeCore, c: NativeContainer, problem: CannotStart)
 # --------------------------------------------------------------------------------------------------
 
 
-def _on_monitor_event(core: NativeCore, c: NativeContainer, news: dict[str, Any]) -> None:
-    if news["news"] == "grown":
+def _on_monitor_event(core: NativeCore, c: NativeContainer, event: dict[str, Any]) -> None:
+    if event["news"] == "grown":
         for watcher in c.watchers:
             watcher()
     elif c.starting:
-        c.early = news
+        c.early = event
         wake(c.waiters)
     else:
-        _ended(core, c, news)
+        _ended(core, c, event)
 
 
 def _ended(core: NativeCore, c: NativeContainer, record: dict[str, Any]) -> None:
@@ -462,7 +462,7 @@ def adopt_native_container(core: NativeCore, c: NativeContainer, *, mounted: boo
     if pid:
         begun = saved.load_record(c.folder / STARTED) or {}
         c.pid, c.started, c.state = pid, begun.get("started", c.started or c.created), "running"
-        core.monitor.listen(c.id, lambda news: _on_monitor_event(core, c, news))
+        core.monitor.listen(c.id, lambda event: _on_monitor_event(core, c, event))
         c.save()
     elif end is not None:
         begun = saved.load_record(c.folder / STARTED) or {}

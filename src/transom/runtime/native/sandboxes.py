@@ -74,7 +74,7 @@ async def _start(core: NativeCore, sandbox: NativeSandbox) -> None:
     sandbox.save()
     _write_files(core, sandbox)
     await _mount_shared_memory(core, sandbox)
-    core.monitor.listen(sandbox.id, lambda news: _on_monitor_event(core, sandbox, news))
+    core.monitor.listen(sandbox.id, lambda event: _on_monitor_event(core, sandbox, event))
     answer = await (
         _hold(core, sandbox, network)
         if _held(core, sandbox.plan)
@@ -91,7 +91,7 @@ async def _start_with_users(core: NativeCore, sandbox: NativeSandbox) -> None:
     sandbox.save()
     _write_files(core, sandbox)
     await _mount_shared_memory(core, sandbox)
-    core.monitor.listen(sandbox.id, lambda news: _on_monitor_event(core, sandbox, news))
+    core.monitor.listen(sandbox.id, lambda event: _on_monitor_event(core, sandbox, event))
     sandbox.pid = (await _run_pause(core, sandbox, ""))["pid"]
     if core.wiring.give is not None:
         core.wiring.give(sandbox.id, f"/proc/{sandbox.pid}/ns/net")
@@ -258,11 +258,11 @@ def _shares(core: NativeCore, sandbox: NativeSandbox) -> int:
     return sum(core.limits(c.config).cpu_shares for c in alive)
 
 
-def _on_monitor_event(core: NativeCore, sandbox: NativeSandbox, news: dict[str, Any]) -> None:
+def _on_monitor_event(core: NativeCore, sandbox: NativeSandbox, event: dict[str, Any]) -> None:
     """The pause process has ended: containers that share its namespaces may continue, but no new
     one can start.
     """
-    if news["news"] != "exit":
+    if event["news"] != "exit":
         return
     sandbox.pid = 0
     wake(sandbox.waiters)
@@ -354,7 +354,7 @@ async def adopt_native_sandbox(core: NativeCore, sandbox: NativeSandbox) -> None
     alive = core.monitor.tasks.get(sandbox.id, 0)
     sandbox.pid = alive
     if alive:
-        core.monitor.listen(sandbox.id, lambda news: _on_monitor_event(core, sandbox, news))
+        core.monitor.listen(sandbox.id, lambda event: _on_monitor_event(core, sandbox, event))
     if sandbox.state == "ready" and not alive:
         mark_sandbox_lost(core, sandbox)
     elif sandbox.state == "notready" and alive:  # it was just being created or stopped

@@ -78,7 +78,7 @@ class LinuxPlatform:
             ]
             if absent:
                 found.append(
-                    f"capabilities that this process has not, and cannot give: {', '.join(absent)}"
+                    f"capabilities that this process does not have and cannot grant: {', '.join(absent)}"
                 )
         return found
 

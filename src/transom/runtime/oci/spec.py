@@ -306,7 +306,7 @@ _OWN_DEVICES: Final = (
 
 
 def _all_devices() -> list[Spec]:
-    """Of this machine."""
+    """The devices of this machine."""
     found = []
     for folder, inner, names in os.walk("/dev"):
         inner[:] = [name for name in inner if name not in _OWN_DEVICES]

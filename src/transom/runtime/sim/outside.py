@@ -17,7 +17,7 @@ VARIABLE: Final = "HTTPS_PROXY"  # registries use HTTPS
 
 
 def host_of(proxy: str) -> str:
-    """Of a proxy's address, which Go programs also accept without a scheme."""
+    """The host of a proxy's address, which Go programs also accept without a scheme."""
     try:
         return urlsplit(proxy if "://" in proxy else f"http://{proxy}").hostname or ""
     except ValueError:

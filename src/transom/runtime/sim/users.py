@@ -13,7 +13,7 @@ from transom.machines.windows import accounts
 from transom.runtime.api import ContainerConfig
 from transom.runtime.sim.catalogue import CatalogueImage
 
-# Of all images in the catalogue, combined.
+# The users of all images in the catalogue, combined.
 _KNOWN = {
     "root": (0, "/root", "/bin/sh"),
     "daemon": (1, "/usr/sbin", "/usr/sbin/nologin"),

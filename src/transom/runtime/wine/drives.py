@@ -101,5 +101,5 @@ def has_program(prefix: Path, name: str, folders: Iterable[str], cwd: str) -> bo
 
 
 def drive_folder(letter: str) -> str:
-    """Of a drive, in a prefix."""
+    """The folder of a drive, in a prefix."""
     return "drive_c" if letter == "c" else f"drives/{letter}"

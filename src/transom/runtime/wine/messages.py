@@ -133,7 +133,7 @@ TEXTS: Final[Mapping[int, str]] = {
 }
 
 
-# Of the shell; by Wine's ids.
+# The strings of the shell, by Wine's ids.
 STRINGS: Final[Mapping[int, str]] = {
     1010: "The syntax of the command is incorrect.\n",
     1011: "The syntax of the command is incorrect.\n",

@@ -320,7 +320,7 @@ class WinePlatform:
         request = container.request
         prefix, loop = bundle.bundle_places(request).prefix, asyncio.get_running_loop()
         end = loop.time() + _TIMEOUT_SECONDS
-        with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
+        with watch_job(jobs.jobs_folder(prefix), container.pid) as changed:
             while loop.time() < end:
                 alive = _alive(container.pid)  # before reading its output, which may be its last
                 state = jobs.read_job(prefix, jobs.MAIN)
@@ -328,7 +328,7 @@ class WinePlatform:
                     raise self._texts.cannot_start(request.id, state.number)
                 if state.what != "nothing" or not alive:
                     return
-                await news.wait()
+                await changed.wait()
 
     def failure(self, request: ContainerRequest, text: str) -> CannotStart:
         return self._texts.cannot_create(request.id, text)
@@ -382,13 +382,13 @@ class WinePlatform:
         """
         graceful = self._helpers.get("init") is not None
         prefix, loop = bundle.bundle_places(container.request).prefix, asyncio.get_running_loop()
-        with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
+        with watch_job(jobs.jobs_folder(prefix), container.pid) as changed:
             container.signal(signal.SIGTERM if graceful else signal.SIGKILL)
             end = loop.time() + _SHUTDOWN_REPORT
             while graceful and loop.time() < end and _alive(container.pid):
                 if jobs.job_shutdown_seconds(prefix) is not None:
                     return
-                await news.wait()
+                await changed.wait()
 
     def exit_code(self, request: ContainerRequest, status: int, exec_id: str = "") -> int:
         prefix, name = bundle.bundle_places(request).prefix, exec_id or jobs.MAIN

@@ -99,7 +99,7 @@ class DefaultPreemption(PostFilterPlugin):
         return ""
 
     def _counts_as_victim(self, pod: PodInfo) -> bool:
-        """Whether a terminating pod is the victim of a preemption; older releases cannot tell."""
+        """Whether a terminating pod is the victim of a preemption; older releases do not record it."""
         if not self._conditions:
             return True
         condition = podutil.find_condition(pod.pod, "DisruptionTarget")

@@ -35,7 +35,7 @@ class CopyHistory:
                 timer.cancel()
 
     def clear(self) -> None:
-        """The copy was read again: earlier revisions are of no use."""
+        """The copy was read again: earlier revisions are not in it."""
         self._marks.clear()
 
     def compact(self, revision: int) -> None:

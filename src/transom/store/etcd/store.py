@@ -449,7 +449,7 @@ class EtcdStore:
             pause = min(pause * 2, _BACK_OFF[1])
 
     async def _check_history(self) -> None:
-        """Whether etcd still has the history that the copy follows: a restored backup has not, even
+        """Whether etcd still has the history that the copy follows: a restored backup does not, even
         if newer writes have brought it to the same revision again.
         """
         key, revision = self._newest

@@ -96,7 +96,7 @@ async def _run(
     if needs_driver:
         side.driver = await registrar.driver_name(side.context, server, side._socket)
         side.log(f'CSI driver name: "{side.driver}"')
-    news = asyncio.Event()
+    changed = asyncio.Event()
     watched: Sequence[str] = ()
     while not watched:
         try:
@@ -105,21 +105,21 @@ async def _run(
             side.log(str(problem))
             await clock.sleep(_RETRY)
     for path in watched:
-        server.spawn(_watch(side, path, news))
+        server.spawn(_watch(side, path, changed))
     while True:
-        await news.wait()
-        news.clear()
+        await changed.wait()
+        changed.clear()
         try:
             await once(side)
         except (ApiFailure, RpcError) as problem:
             side.log(str(problem))
-            server.later(_RETRY, news.set)
+            server.later(_RETRY, changed.set)
 
 
-async def _watch(side: Sidecar, path: str, news: asyncio.Event) -> None:
+async def _watch(side: Sidecar, path: str, changed: asyncio.Event) -> None:
     while True:
         try:
-            await side.api.watch(path, news.set)
+            await side.api.watch(path, changed.set)
         except ApiFailure as problem:
             side.log(f"Failed to watch {path}: {problem}")
             await side.context.clock.sleep(_RETRY)

@@ -196,7 +196,7 @@ def _tree_of(entries: Sequence[ProcessEntry], first: ProcessEntry) -> list[Proce
 
 
 def _may_end(process: Process, entry: ProcessEntry) -> bool:
-    """Not what belongs to Windows, and not what belongs to others unless for administrators."""
+    """System processes cannot be ended, and those of other accounts only by administrators."""
     account = process.context.windows.account
     if entry.system or account.administrator:
         return not entry.system

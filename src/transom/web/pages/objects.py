@@ -56,8 +56,8 @@ async def show_start(_: PageRequest) -> Answer:
 
 
 async def show_table(request: PageRequest) -> Answer:
-    """The objects of a kind. Who may not list it in all namespaces sees the one of the context; who
-    may not list it at all, the reason and the other kinds.
+    """The objects of a kind. A user who may not list it in all namespaces sees that of the context;
+    one who may not list it at all sees the reason and the other kinds.
     """
     kind = await request_kind(request)
     table, namespaces, kinds = await asyncio.gather(

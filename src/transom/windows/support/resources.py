@@ -11,7 +11,7 @@ _FLAGS: Final = "Kubelet flags"
 SUPPORT: Final = (
     WindowsSupport(
         "SUP-RES-001",
-        "Pods are no cgroups",
+        "Pods are not cgroups",
         "Linux limits and measures a pod with its cgroup. Windows uses a job object for each "
         "container and statistics from the host compute service.",
         "rule",

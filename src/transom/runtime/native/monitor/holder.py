@@ -62,7 +62,7 @@ def hold_namespace(
     loop.watch(reader, READ, answered)
 
 
-def _become(order: dict[str, Any], news: int) -> None:
+def _become(order: dict[str, Any], error_pipe: int) -> None:
     """Never returns."""
     try:
         signal.set_wakeup_fd(-1)
@@ -86,7 +86,7 @@ def _become(order: dict[str, Any], news: int) -> None:
         os.execve(order["program"], [order["program"]], {})
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        os.write(news, f"{where}{problem.strerror}".encode())
+        os.write(error_pipe, f"{where}{problem.strerror}".encode())
     finally:
         os._exit(1)
 

@@ -82,10 +82,10 @@ class MonitorServer:
         if not self._connections and not self._tasks and not self._launching:
             self._loop.ended = True
 
-    def _notify(self, news: Answer) -> None:
+    def _notify(self, event: Answer) -> None:
         for connection in self._connections:
             if connection.listens:
-                connection.send(news)
+                connection.send(event)
 
     @staticmethod
     def _kill(pid: int, number: int) -> None:

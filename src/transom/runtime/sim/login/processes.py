@@ -75,7 +75,7 @@ class MachineProcesses(ProcessIdTable):
         return sorted(rows, key=lambda entry: entry.pid)
 
     def of_container(self, identity: str) -> Sequence[ProcessEntry]:
-        """Of a container, or of the pause container of a sandbox, by its id."""
+        """The processes of a container, or of the pause container of a sandbox, by its id."""
         return [entry for owner, _, entry in self._in_containers() if owner == identity]
 
     def sessions(self) -> dict[int, int]:

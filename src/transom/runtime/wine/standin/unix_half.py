@@ -18,7 +18,7 @@ START: Final = f"{FOLDER}/start"
 
 
 def _python() -> Path:
-    """Not that of a virtual environment, which is a link."""
+    """The interpreter itself: in a virtual environment it is a link."""
     return Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
 
 
