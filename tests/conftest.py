@@ -1,4 +1,4 @@
-"""Shared by all tests: a real cluster for the session, and every kubectl there is.
+"""Shared by all tests: a real cluster for the session, and every available kubectl.
 
 `cluster` boots `transom up --no-nodes` with directories and a kubeconfig of its own, so that it
 meets no other cluster of the person who runs the tests.

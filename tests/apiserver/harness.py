@@ -1,4 +1,4 @@
-"""An API server without sockets: requests go straight into its handler, answers come back as
+"""An API server without sockets: requests are passed to its handler, responses are returned as
 dicts.
 """
 

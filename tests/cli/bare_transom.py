@@ -1,4 +1,4 @@
-"""The command line with an API server that is only ever ready: the verbs are tested without the
+"""The command line with an API server that only reports ready: the verbs are tested without the
 rest of the cluster.
 
 BARE_FAIL in the environment makes it fail at its start.

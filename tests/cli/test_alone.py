@@ -1,6 +1,4 @@
-"""`transom controller-manager` in a process of its own, beside a cluster that has neither ranges
-nor addresses to give.
-"""
+"""`transom controller-manager` in its own process, for a cluster without address ranges."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Wrong names, files, values and streams: every command says in one line what is wrong, and ends
-with a documented code.
+"""Wrong names, files, values and streams: every command prints one line about the problem, and
+exits with a documented code.
 """
 
 from __future__ import annotations

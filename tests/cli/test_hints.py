@@ -1,4 +1,4 @@
-"""What commands advise can be run exactly as it is printed, for a cluster that is not the default
+"""Commands that are suggested can be run exactly as printed, for a cluster that is not the default
 one.
 """
 

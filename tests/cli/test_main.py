@@ -1,4 +1,4 @@
-"""How a command line is read, whatever the verb."""
+"""How command lines are parsed, for all verbs."""
 
 from __future__ import annotations
 

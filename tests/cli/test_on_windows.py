@@ -1,5 +1,5 @@
-"""The command line as a Windows program: what it can do there it does as it does here, and of the
-rest it says so.
+"""The command line on Windows: what is supported works as on Linux, and the rest reports that it is
+not supported.
 """
 
 from __future__ import annotations

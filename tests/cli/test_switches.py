@@ -1,4 +1,4 @@
-"""Switches take what Kubernetes' own take, and a word for no."""
+"""Switches accept the values that those of Kubernetes accept, and a word for no."""
 
 from __future__ import annotations
 

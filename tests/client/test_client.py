@@ -1,4 +1,4 @@
-"""One behaviour, two implementations: what a component may expect of its client."""
+"""The behaviour that both implementations of the API client share."""
 
 from __future__ import annotations
 

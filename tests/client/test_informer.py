@@ -1,6 +1,4 @@
-"""Informers against a real server: they follow, they find their way again, they never lie for
-long.
-"""
+"""Informers against a real server: they follow changes and recover from lost watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Informers on virtual time against a scripted server: what they ask for, and when."""
+"""Informers on virtual time against a scripted server: their requests, and when they send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of the work queue, on virtual time."""
+"""Invariants of the work queue, on virtual time."""
 
 from __future__ import annotations
 

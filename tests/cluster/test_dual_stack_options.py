@@ -1,6 +1,4 @@
-"""Ranges of addresses of one family and of both: what is filled in, what is refused, what each node
-gets of it.
-"""
+"""Address ranges of one family and of both: defaults, rejected values, and the ranges of each node."""
 
 from __future__ import annotations
 

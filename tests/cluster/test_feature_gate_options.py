@@ -1,4 +1,4 @@
-"""Feature gates by name; anything else is refused with what would be right."""
+"""Feature gates by name; unknown ones are rejected with the known ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A control plane on virtual time: an API server on a memory store, and the controllers under test
-beside it.
-"""
+"""A control plane on virtual time: an API server on a memory store, and the controllers under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets say how many pods may go; when in doubt, none."""
+"""PodDisruptionBudgets report how many pods may be evicted; when in doubt, none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected holds a controller back until it has come, or never will."""
+"""A controller waits for its expectations until they are fulfilled or expire."""
 
 from __future__ import annotations
 

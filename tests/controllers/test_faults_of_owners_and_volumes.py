@@ -1,5 +1,5 @@
-"""Owners and volumes while calls fail, watches are cut and controllers die: whatever the order, the
-end is the same.
+"""Owners and volumes while calls fail, watches end and controllers crash: the result is the same in
+every order.
 """
 
 from __future__ import annotations

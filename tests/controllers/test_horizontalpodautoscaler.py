@@ -1,4 +1,4 @@
-"""Autoscalers follow their metrics up and down, within limits, and say why."""
+"""Autoscalers follow their metrics up and down, within limits, and report the reason."""
 
 from __future__ import annotations
 

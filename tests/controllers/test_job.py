@@ -1,4 +1,4 @@
-"""Jobs end: by success, by too many failures, by time; and do no more than asked on the way."""
+"""Jobs end by success, too many failures or a deadline, and create no more pods than requested."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A controller manager of its own takes Kubernetes' options, and refuses what
-kube-controller-manager refuses.
+"""A separate controller manager accepts Kubernetes' options, and rejects what
+kube-controller-manager rejects.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""ReplicaSets and ReplicationControllers keep their number of pods, own what they should, and say
-how it stands.
+"""ReplicaSets and ReplicationControllers maintain their replicas, adopt matching pods, and report
+their status.
 """
 
 from __future__ import annotations

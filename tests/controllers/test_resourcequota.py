@@ -1,4 +1,4 @@
-"""The usage of quotas is counted when something goes, never below what is there."""
+"""The usage of quotas is recounted when objects are deleted, and never too low."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Service accounts, their tokens and the root certificate come with a namespace, come back, and go
-together.
+"""Service accounts, their tokens and the root certificate are created with a namespace, restored,
+and deleted together.
 """
 
 from __future__ import annotations

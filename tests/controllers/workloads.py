@@ -1,6 +1,4 @@
-"""What tests of the workload controllers share: objects to start from, a kubelet that receives what
-to say, and faults.
-"""
+"""Shared by tests of the workload controllers: objects, a scripted kubelet, and faults."""
 
 from __future__ import annotations
 

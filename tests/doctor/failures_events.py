@@ -1,4 +1,4 @@
-"""Failures that components report by an event alone: each is produced by the component itself.
+"""Failures that components report only by an event: each is produced by the component itself.
 
 A webhook whose server does not answer makes single writes of a controller fail.
 """

@@ -1,4 +1,4 @@
-"""Failures whose cause is what an object names: ports, probes, roles, Secrets, names, peers."""
+"""Failures caused by references of an object: ports, probes, roles, Secrets, names, peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A healthy cluster has no findings, whatever its network, release, size and nodes are."""
+"""A healthy cluster has no findings, with any network, release, size and nodes."""
 
 from __future__ import annotations
 

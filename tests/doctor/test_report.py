@@ -1,4 +1,4 @@
-"""What goes into a report, and what does not."""
+"""What a report contains, and what it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A Windows node of an overlay network whose source VIP cannot be had still boots, and doctor's remedy repairs it."""
+"""A Windows node of an overlay network without a source VIP still boots, and doctor's remedy
+repairs it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor says of the data on disk."""
+"""What doctor reports about the data on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What Windows nodes may have: texts of events, states of nodes, and which record tells of it."""
+"""Windows nodes: texts of events, states of nodes, and the record of the limitation that each
+indicates.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Who kubectl can be in a test: kubeconfigs of users, service accounts and nodes, made the way
-people make them.
+"""Identities for kubectl in tests: kubeconfigs of users, service accounts and nodes, created as
+users create them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The API extended by kubectl alone: a definition from its birth to its end, and a webhook that
-says no.
+"""The API extended with kubectl only: a CustomResourceDefinition from creation to deletion, and a
+webhook that denies requests.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What `transom up` writes: keys and tokens are for their owner only, and others can change
-nothing, whatever the umask.
+"""What `transom up` writes: keys and tokens are readable by their owner only, and nobody else can
+write, with any umask.
 """
 
 from __future__ import annotations

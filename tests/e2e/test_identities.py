@@ -1,5 +1,5 @@
-"""kubectl as people who may do little: what is refused is refused in Kubernetes' words, and what is
-allowed works.
+"""kubectl as users with few permissions: rejections have Kubernetes' messages, and what is allowed
+works.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people do all day, with each kubectl there is: every verb works as against Kubernetes."""
+"""Everyday work with each available kubectl: every verb works as against Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A real operator, built on kopf, with its CRD: it runs as a service account of its own with the
-rights it needs.
+"""A real operator, built on kopf, with its CRD: it runs with its own service account and minimal
+permissions.
 """
 
 from __future__ import annotations

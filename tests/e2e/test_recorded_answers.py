@@ -1,5 +1,5 @@
-"""The recorded answers of real control planes of 1.20, 1.32 and 1.36: ours are the same, but for the
-listed differences.
+"""The recorded responses of real control planes of 1.20, 1.32 and 1.36: ours are the same, except
+for the listed differences.
 
 Runs where the recordings lie beside the project. `differences.txt` lists the answers of 1.20 that
 differ on purpose, each with the reason; `differences-1.32.txt` and `differences-1.36.txt` list what

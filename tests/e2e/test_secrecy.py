@@ -1,4 +1,4 @@
-"""What a cluster leaves behind on the machine: no other user can read it, and no log or event knows a
+"""What a cluster leaves on the machine: no other user can read it, and no log or event contains a
 secret.
 """
 

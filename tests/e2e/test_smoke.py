@@ -1,4 +1,4 @@
-"""The first minute with a cluster, by each kubectl there is."""
+"""The first minute with a cluster, with each available kubectl."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The frame of the hostile-input suite: a server in a process of its own with many objects,
-attacked over HTTPS.
+"""The fixtures of the hostile-input suite: a server in its own process with many objects, attacked
+over HTTPS.
 
 Each attack runs inside `attack()`, which fails when a callback of the server's event loop used more
 than the loop budget, when the server's memory grew beyond a bound, or (with ROUNDS set, `make

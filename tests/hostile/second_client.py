@@ -1,5 +1,4 @@
-"""A client that does small requests all the time, in a process of its own, and says how long each
-took.
+"""A client that sends small requests continuously, in its own process, and reports their latency.
 
 Usage: python -m tests.hostile.second_client KUBECONFIG; closing its standard input ends it. It
 prints one JSON list of seconds.

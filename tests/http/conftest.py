@@ -1,5 +1,5 @@
-"""A server on a real socket in a thread of its own, and a client that sends exactly the bytes of
-the test.
+"""A server on a real socket in its own thread, and a client that sends exactly the bytes of the
+test.
 """
 
 from __future__ import annotations

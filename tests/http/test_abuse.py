@@ -1,5 +1,5 @@
-"""Clients that are wrong, slow, greedy or gone: each gets an answer with the right code, and the
-server goes on.
+"""Clients that send wrong data, are slow or disconnect: each gets the right status, and the server
+continues to work.
 """
 
 from __future__ import annotations

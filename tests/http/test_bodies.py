@@ -1,6 +1,4 @@
-"""Bodies that are taken as they come, and answers whose size is known though they are not sent at
-once.
-"""
+"""Request bodies that are streamed, and responses of known size that are sent in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The faults of etcd members do what they say."""
+"""The faults of etcd members have the described effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop watchdog: which callbacks it reports, on both event loops, and what it says of them."""
+"""The loop watchdog: which callbacks it reports, on both event loops, and its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which programs are started, with what, and that nothing in the package starts one by another
+"""Which programs are started, with which arguments, and that the package starts none in another
 way.
 """
 

@@ -1,4 +1,4 @@
-"""CPU-bound calls run beside the event loop, in turns, within their budget."""
+"""CPU-bound calls run outside of the event loop, in turns, within their budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes on virtual time: an API server on a memory store, and beside it a kubelet.
+"""Nodes on virtual time: an API server on a memory store, and a kubelet.
 
 `core` gives the core of a kubelet with fakes around it, `node` a whole one on a simulated machine
 and runtime:

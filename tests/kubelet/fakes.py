@@ -1,4 +1,4 @@
-"""Parts of a kubelet that do what a test tells them, at once: for tests of the core alone."""
+"""Scripted parts of a kubelet that act at once, for tests of the core."""
 
 from __future__ import annotations
 

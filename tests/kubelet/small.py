@@ -1,6 +1,4 @@
-"""A node of which only one part is under test: a memory host, a runtime that does what the test says,
-events as a list.
-"""
+"""A node of which only one part is under test: a memory host, a scripted runtime, events as a list."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The core of a kubelet with everything around it faked: what becomes of pods, what is reported, what
-is done again.
+"""The core of a kubelet with everything else faked: the state of pods, what is reported, what is
+retried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is dead goes: containers, sandboxes, logs, images; and logs that grow too long are cut."""
+"""Garbage collection of containers, sandboxes, logs and images; and log rotation."""
 
 from __future__ import annotations
 

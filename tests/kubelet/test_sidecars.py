@@ -1,4 +1,4 @@
-"""Sidecars: init containers that keep running beside the containers of a pod."""
+"""Sidecars: init containers that keep running next to the containers of a pod."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One node with one pod, for tests of what a kubelet's server shows: real files, a runtime that
-does what the test says.
-"""
+"""One node with one pod, for tests of a kubelet's server: real files, a scripted runtime."""
 
 from __future__ import annotations
 

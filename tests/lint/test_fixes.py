@@ -1,4 +1,4 @@
-"""Each `fixes/NAME` becomes `NAME.fixed`; and laws for texts of every layout."""
+"""Each `fixes/NAME` becomes `NAME.fixed`; and invariants for files of every layout."""
 
 from __future__ import annotations
 

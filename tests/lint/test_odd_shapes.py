@@ -1,5 +1,5 @@
-"""Whatever stands where something else should stand, nothing fails: every value of the cases is put
-in for by odd ones.
+"""Values of unexpected types do not make rules fail: every value of the cases is replaced with
+others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A validation keeps a bounded number of errors, whatever the object."""
+"""A validation keeps a bounded number of errors for any object."""
 
 from __future__ import annotations
 

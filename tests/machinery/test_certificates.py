@@ -1,4 +1,4 @@
-"""The shape of signing requests decides who is meant to sign them."""
+"""The form of signing requests determines their signer."""
 
 from __future__ import annotations
 

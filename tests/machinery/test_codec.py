@@ -1,4 +1,4 @@
-"""Decoding answers of a recorded server, and the laws of the normalised form."""
+"""Decoding of recorded responses, and invariants of the normalised form."""
 
 from __future__ import annotations
 

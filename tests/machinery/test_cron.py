@@ -1,4 +1,4 @@
-"""Schedules come due when people expect them to, on odd days of the calendar too."""
+"""Schedules are due at the expected times, also on unusual days of the calendar."""
 
 from __future__ import annotations
 

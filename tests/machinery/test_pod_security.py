@@ -1,4 +1,4 @@
-"""The Pod Security Standards: the violations of pods, in Kubernetes' words."""
+"""The Pod Security Standards: the violations of pods, in Kubernetes' wording."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Kubernetes' protobuf: whatever JSON can say survives the way there and back, bytes are
-Kubernetes' own, and no bytes do harm.
+"""Kubernetes' protobuf: JSON survives a round trip, the bytes are those of Kubernetes, and invalid
+bytes are rejected.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Quantities: the printed forms and error texts Kubernetes gives, and the laws of exact
-arithmetic.
-"""
+"""Quantities: Kubernetes' printed forms and error texts, and invariants of exact arithmetic."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Laws of policy rules."""
+"""Invariants of policy rules."""
 
 from __future__ import annotations
 

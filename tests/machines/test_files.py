@@ -1,4 +1,4 @@
-"""The laws of both file systems, and what is particular to each."""
+"""Invariants of both file systems, and what is specific to each."""
 
 from __future__ import annotations
 

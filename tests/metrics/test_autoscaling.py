@@ -1,4 +1,4 @@
-"""From a kubelet's summary to more pods: the whole way of a metric in one process."""
+"""From a kubelet's summary to more pods: the whole path of a metric in one process."""
 
 from __future__ import annotations
 

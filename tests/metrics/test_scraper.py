@@ -1,4 +1,4 @@
-"""The collector of samples: who is asked when, and what becomes of those who do not answer."""
+"""The collector of samples: when nodes are scraped, and what happens to those that do not respond."""
 
 from __future__ import annotations
 

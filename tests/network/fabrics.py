@@ -1,5 +1,5 @@
-"""Small clusters whose network is made by hand: stacks and switches as plugins leave them, services
-by the real proxies.
+"""Small clusters whose network is built by hand: stacks and switches as plugins leave them,
+services by the real proxies.
 
 Nodes are `linux-1`, ..., `windows-1`, ...; node N has the pods' subnet 10.244.N.0/24. `external` is
 a host outside.

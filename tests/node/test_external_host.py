@@ -1,4 +1,4 @@
-"""The host outside answers on 80 and 443, and knows the nodes by name."""
+"""The external host serves ports 80 and 443, and resolves the nodes' names."""
 
 from __future__ import annotations
 

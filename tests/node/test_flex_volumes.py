@@ -1,6 +1,4 @@
-"""FlexVolume drivers on simulated nodes: the files in the plugin directory are what runs, whatever
-is in them.
-"""
+"""FlexVolume drivers on simulated nodes: the files in the plugin directory are executed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Where the disks of simulated machines are kept, and what is left of them when something goes
-wrong.
-"""
+"""Where the disks of simulated machines are stored, and their state after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes may be: the demo, the cluster file, and what is refused with which words."""
+"""Node specifications: the demo, the cluster file, and error messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Simulated nodes of a cluster that is stopped and started: what is on their disks is there again,
-as after a reboot.
-"""
+"""Simulated nodes of a cluster that is stopped and started keep their disks, as after a reboot."""
 
 from __future__ import annotations
 

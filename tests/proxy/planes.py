@@ -1,6 +1,4 @@
-"""A data plane that is a table, for tests that need to listen and connect and not to know how
-packets go.
-"""
+"""A data plane that is a table, for tests that only listen and connect."""
 
 from __future__ import annotations
 

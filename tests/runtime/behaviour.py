@@ -1,5 +1,5 @@
-"""What every runtime is held against: a node's runtime of one kind, and programs under which each
-system knows the same.
+"""The behaviour that every runtime must have: a node's runtime of one kind, and programs that exist
+on each system.
 
 def test_it(bench):  # once for each kind of runtime
     async def scenario(b: Bench) -> None: ...

@@ -1,4 +1,4 @@
-"""A network for tests of what only uses one: a table of addresses, and who listens on them."""
+"""A network for tests: a table of addresses and their listeners."""
 
 from __future__ import annotations
 

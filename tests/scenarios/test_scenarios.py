@@ -1,4 +1,4 @@
-"""Every scenario on a cluster in virtual time: doctor reports it, and its end ends the report."""
+"""Every scenario on a cluster in virtual time: doctor reports it, and no longer after its end."""
 
 from __future__ import annotations
 

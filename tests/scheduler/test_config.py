@@ -1,4 +1,4 @@
-"""The configuration file: what it changes, and what it says about mistakes."""
+"""The configuration file: what it changes, and its error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes will do, and the text that says why not. Texts are Kubernetes' own."""
+"""Which nodes are feasible, and the reasons for the others. The texts are those of Kubernetes."""
 
 from __future__ import annotations
 

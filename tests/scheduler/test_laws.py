@@ -1,5 +1,6 @@
-"""Laws on random clusters: whole columns say what looking at one node after the other would say, and what is kept from
-earlier looks is what a fresh look would find."""
+"""Invariants on random clusters: column-wise results equal those of single nodes, and cached
+results equal fresh ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The scheduler in a cluster on virtual time: what it writes, what it waits for, and how it gets over trouble."""
+"""The scheduler in a cluster on virtual time: what it writes, what it waits for, and how it
+recovers from failures.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who has to go, and from where: decisions on a harness; events and promises are in test_life."""
+"""Which pods are preempted, and on which node: single decisions; events and nominations are in
+test_life.
+"""
 
 from __future__ import annotations
 

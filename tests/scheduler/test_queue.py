@@ -1,4 +1,4 @@
-"""The queue: who is next, who has to wait, and what moves whom."""
+"""The scheduling queue: its order, back-off, and the events that move pods."""
 
 from __future__ import annotations
 

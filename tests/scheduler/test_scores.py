@@ -1,4 +1,4 @@
-"""Which of the nodes that will do is chosen: numbers worked out by hand from Kubernetes' formulas."""
+"""Which feasible node is chosen: scores computed by hand from Kubernetes' formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Claims and volumes: where they can be reached, and how waiting ones are bound with the pod."""
+"""Claims and volumes: on which nodes they are available, and how WaitForFirstConsumer claims are
+bound with the pod.
+"""
 
 from __future__ import annotations
 

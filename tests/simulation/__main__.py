@@ -1,4 +1,4 @@
-"""Plays seeds: many of them, or one with every step printed. Exit code 1 when one of them fails."""
+"""Runs seeds: many of them, or one with every step printed. Exit code 1 when one of them fails."""
 
 from __future__ import annotations
 

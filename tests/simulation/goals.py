@@ -1,5 +1,4 @@
-"""What must hold in the end: everything is as it is asked for, and nothing is left of what was
-taken away.
+"""The expected final state: every object is as requested, and nothing remains of what was deleted.
 
 Each function gives the complaints about one kind of thing; none means that all is well.
 """

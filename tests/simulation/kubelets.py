@@ -1,4 +1,4 @@
-"""Nodes that only pretend: a machine holds what runs, its kubelet follows the API and reports.
+"""Fake nodes: a machine holds what runs, its kubelet follows the API and reports.
 
 The two are apart because they can be parted: a machine that is cut off keeps its containers, one
 that is switched off loses them, and a kubelet that comes back finds what is still there.

@@ -1,5 +1,4 @@
-"""An event loop whose time is a number: when no task has anything to do, it is the time of the next
-timer.
+"""An event loop on virtual time: when no task can run, time advances to the next timer.
 
 Nothing sleeps and nothing comes from outside, so a run is a function of its seed. Two things would
 still differ from one process to the next: the order of sets, which hang on the hashes of strings

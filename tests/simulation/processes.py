@@ -1,6 +1,4 @@
-"""Components as processes: they crash at any await, know nothing of it, and are started again a
-while later.
-"""
+"""Components as processes: they crash at any await and are restarted later."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What users do, drawn from a seed: they create, scale, update, evict and delete, and they get what
-they ask for.
+"""Random actions of users: they create, scale, update, evict and delete objects.
 
 Users speak to the API server without faults, so that the script of a seed is carried out in full.
 What they want in the end is written in the cluster itself: the specifications that are left.

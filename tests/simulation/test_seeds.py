@@ -1,4 +1,4 @@
-"""Some seeds, for every change; `make simulate SEEDS=1000` plays as many as you like."""
+"""A few seeds for every change; `make simulate SEEDS=1000` runs more."""
 
 from __future__ import annotations
 

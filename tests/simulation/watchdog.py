@@ -1,5 +1,4 @@
-"""What must hold at any time, looked at after every commit of the store and every start of a
-container.
+"""Invariants that are checked after every commit of the store and every start of a container.
 
 The watchdog sees what no component sees: the true state at once, and what runs on machines
 that are cut off.

@@ -1,5 +1,5 @@
-"""One seed: a cluster, its users and its misfortunes; then peace, in which everything must come
-right.
+"""One seed: a cluster, its users and its faults; then a time without faults, in which everything
+must recover.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every store does, whatever lies behind it."""
+"""The behaviour of every store, with any engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence

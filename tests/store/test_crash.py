@@ -1,5 +1,5 @@
-"""kill -9 at random moments: nothing acknowledged is lost, nothing is half there, the counter never
-goes back.
+"""kill -9 at random moments: nothing acknowledged is lost, nothing is incomplete, the revision
+never decreases.
 """
 
 import asyncio

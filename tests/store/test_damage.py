@@ -1,6 +1,4 @@
-"""A file that was changed behind the store's back: nothing but what was written is served, and what
-is lost is reported.
-"""
+"""A file that was modified from outside: only what was written is served, and losses are reported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Quarantine, the check in the background, what the store says of its health, and the upgrade of
-old files.
-"""
+"""Quarantine, the check in the background, the reported health, and the upgrade of old files."""
 
 from __future__ import annotations
 

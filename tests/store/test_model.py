@@ -1,6 +1,4 @@
-"""Random histories: whatever is written, in whatever groups, the store shows what a plain list of
-changes shows.
-"""
+"""Random histories: the store shows the same as a plain list of changes."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""What is particular to the store on disk: durability, failure, the file itself."""
+"""What is specific to the store on disk: durability, failures, the file itself."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The pytest plugin, in a test run of its own."""
+"""The pytest plugin, in a separate test run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/architecture.svg is what the sources say."""
+"""docs/architecture.svg matches the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock files, the bill of materials that is made of them, and the question for known
+"""The lock files, the bill of materials that is generated from them, and the query for known
 vulnerabilities.
 """
 

@@ -1,4 +1,4 @@
-"""A container that is nothing but its files and a virtual clock, and programs to run in it."""
+"""A container that consists of files and a virtual clock, and programs to run in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cmd.exe: what it prints, how long it takes, how it ends."""
+"""cmd.exe: its output, duration and exit codes."""
 
 from __future__ import annotations
 

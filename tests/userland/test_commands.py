@@ -1,4 +1,4 @@
-"""Commands of Linux images: a table of lines and what they print."""
+"""Commands of Linux images: a table of command lines and their output."""
 
 from __future__ import annotations
 

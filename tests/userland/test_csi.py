@@ -1,4 +1,4 @@
-"""Command lines of CSI drivers and of what runs beside them, as manifests have them."""
+"""Command lines of CSI drivers and their sidecars, as in manifests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Scripts that loop for ever, or ask for more memory than there is, neither keep others waiting nor
-grow the server.
+"""Scripts that loop forever or request too much memory neither block others nor exhaust the
+server's memory.
 
 The budget of each callback (tests/conftest.py) applies to every test here; `limited` bounds the
 memory that a script takes.

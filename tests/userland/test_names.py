@@ -1,4 +1,4 @@
-"""Programs that look for names, by the rules of each operating system."""
+"""Programs that resolve names, by the rules of each operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations that a pod brings along are read in bounded time, whatever is in them."""
+"""Configurations from a pod are parsed in bounded time, whatever they contain."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""PowerShell: what scripts of manifests and of the documentation print, how long they take, how
-they end.
-"""
+"""PowerShell: output, duration and exit codes of scripts from manifests and the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PowerShell's syntax tree: what the parser makes of scripts."""
+"""PowerShell's syntax tree: what the parser returns for scripts."""
 
 from __future__ import annotations
 

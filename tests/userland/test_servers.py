@@ -1,4 +1,4 @@
-"""Programs that serve: what they answer, what they log, how they end."""
+"""Server programs: their responses, logs and exit."""
 
 from __future__ import annotations
 

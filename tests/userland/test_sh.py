@@ -1,4 +1,4 @@
-"""Shell scripts as manifests have them: what they print, how long they take, how they end."""
+"""Shell scripts as in manifests: their output, duration and exit codes."""
 
 from __future__ import annotations
 

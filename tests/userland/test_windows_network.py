@@ -1,5 +1,5 @@
-"""ipconfig, route, netsh, arp and the cmdlets of the network: they show one state, and what changes
-it shows in all of them.
+"""ipconfig, route, netsh, arp and the network cmdlets show the same state, and each sees changes of
+the others.
 """
 
 from __future__ import annotations

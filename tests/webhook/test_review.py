@@ -1,4 +1,4 @@
-"""Reviews in, answers out; and what the server makes of requests that are none."""
+"""Reviews and their responses, and requests that are not reviews."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`transom webhook` as a process of its own, called by an API server that knows of it by a
+"""`transom webhook` as a separate process, called by an API server through a
 ValidatingWebhookConfiguration.
 """
 

@@ -1,4 +1,4 @@
-"""What is reported about a written object, for nodes of which more or less is known."""
+"""What is reported about a submitted object, for nodes of which more or less is known."""
 
 from __future__ import annotations
 

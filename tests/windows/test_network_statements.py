@@ -1,5 +1,5 @@
-"""What the document says of network modes and no other test looks at: what packets between nodes
-look like, and need.
+"""Statements of the document about network modes that no other test covers: packets between nodes
+and their requirements.
 """
 
 from __future__ import annotations

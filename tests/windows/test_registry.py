@@ -1,6 +1,4 @@
-"""The records themselves: complete, well formed, found, shown by tests, and on the documentation's
-pages.
-"""
+"""The records: complete, well-formed, matched, covered by tests, and on the documentation's pages."""
 
 from __future__ import annotations
 

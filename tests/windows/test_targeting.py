@@ -1,4 +1,4 @@
-"""For which system a pod is: wrong answers make people turn warnings off."""
+"""The target operating system of a pod: wrong results would produce wrong warnings."""
 
 from __future__ import annotations
 

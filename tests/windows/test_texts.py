@@ -1,4 +1,4 @@
-"""What the simulated runtimes say is what the records say they say."""
+"""The messages of the simulated runtimes are those of the records."""
 
 from __future__ import annotations
 

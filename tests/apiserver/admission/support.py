@@ -1,4 +1,6 @@
-"""A server with a default account whose pods need no token, and short ways to ask it."""
+"""A server with a default service account whose pods need no token, and short functions for
+requests.
+"""
 
 from __future__ import annotations
 

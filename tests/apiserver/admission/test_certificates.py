@@ -1,4 +1,6 @@
-"""The right to write a certificate request is not the right to decide about it."""
+"""Permission to create or update a certificate signing request does not permit approving or signing
+it.
+"""
 
 from __future__ import annotations
 

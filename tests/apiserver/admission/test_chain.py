@@ -1,4 +1,4 @@
-"""The order of the plugins, and who is asked about what."""
+"""The order of the admission plugins, and the requests that each of them sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins that fill something in: tolerations, taints, finalizers, classes; and growing claims."""
+"""Plugins that set defaults: tolerations, taints, finalizers, classes; and expansion of claims."""
 
 from __future__ import annotations
 

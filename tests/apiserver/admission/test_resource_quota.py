@@ -1,6 +1,4 @@
-"""Quotas: what they refuse, what they charge, and that nothing gets past them however many ask at
-once.
-"""
+"""Quotas: what they reject, what they charge, and that concurrent requests cannot exceed them."""
 
 from __future__ import annotations
 

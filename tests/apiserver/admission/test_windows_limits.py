@@ -1,4 +1,4 @@
-"""Warnings and refusals for pods that use what Windows cannot do."""
+"""Warnings and rejections for pods that use features that Windows does not support."""
 
 from __future__ import annotations
 

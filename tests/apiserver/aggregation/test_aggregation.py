@@ -1,5 +1,5 @@
-"""An API server behind the API server, over real TLS: the way there, what it learns of the user,
-and whether it is up.
+"""An aggregated API server over real TLS: the connection, the user that it is sent, and its
+availability.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A request as an aggregated server gets it: what was authorized here, with nothing of the client's
-about who it is.
+"""The request that an aggregated server receives: as authorized here, without the client's own
+identity headers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""An update or a server-side apply of an object that does not exist needs `create`, whatever the
-way it takes.
-"""
+"""An update or a server-side apply of an object that does not exist needs `create`, on every path."""
 
 from __future__ import annotations
 

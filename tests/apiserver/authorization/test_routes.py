@@ -1,5 +1,5 @@
-"""What is served is what was authorized: selectors, odd paths and odd methods give no way
-around.
+"""What is served is what was authorized: selectors, unusual paths and unusual methods do not bypass
+it.
 """
 
 from __future__ import annotations

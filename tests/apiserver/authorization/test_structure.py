@@ -1,6 +1,4 @@
-"""Handlers get their name, namespace and verb from attributes that were authorized, and from
-nowhere else.
-"""
+"""Handlers read name, namespace and verb only from attributes that were authorized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes: grace periods, finalizers, policies, and what the answer is."""
+"""Deletes: grace periods, finalizers, propagation policies, and the response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Discovery documents, compared with recorded ones of a real 1.20 server when they are at hand."""
+"""Discovery documents, compared with those recorded from a real 1.20 server, if the recordings are
+available.
+"""
 
 from __future__ import annotations
 

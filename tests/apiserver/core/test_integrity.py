@@ -1,4 +1,4 @@
-"""Stored objects that make no sense: the rest is served, the object is quarantined and reported."""
+"""Stored objects that cannot be decoded: they are quarantined and reported, and the rest is served."""
 
 from __future__ import annotations
 

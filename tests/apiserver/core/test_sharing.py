@@ -1,6 +1,4 @@
-"""Equal parts of decoded pods are one object, and stay what they were when one of the pods
-changes.
-"""
+"""Equal parts of decoded pods are one object, and are unaffected by changes of one of the pods."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Watches: history, selection, bookmarks, time-outs; and the law that LIST, GET and watch tell the
-same story.
-"""
+"""Watches: history, selection, bookmarks, time-outs; LIST, GET and watch are consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create, update, patch, delete: what every kind has in common."""
+"""Create, update, patch, delete: what is the same for all kinds."""
 
 from __future__ import annotations
 

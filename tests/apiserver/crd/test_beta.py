@@ -1,4 +1,4 @@
-"""The old version of definitions, as charts of the time still send it."""
+"""apiextensions.k8s.io/v1beta1, which old charts still use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored objects and what is in force stay in step, whichever changes."""
+"""Stored objects and the configuration in use are kept consistent."""
 
 from __future__ import annotations
 

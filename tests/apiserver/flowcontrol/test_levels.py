@@ -1,4 +1,4 @@
-"""A priority level: never more seats than it has, fair to flows, no request forgotten."""
+"""A priority level: its seats are never exceeded, flows are treated fairly, no request is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Which schema a request belongs to, with the objects every cluster is born with and with
-others.
-"""
+"""Which FlowSchema matches a request, with the default objects and with others."""
 
 from __future__ import annotations
 

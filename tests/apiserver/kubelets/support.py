@@ -1,6 +1,4 @@
-"""A cluster's network without a cluster: an API server on a real socket, kubelets and pods that are
-mere handlers.
-"""
+"""An API server on a real socket, with kubelets and pods that are only handlers."""
 
 from __future__ import annotations
 

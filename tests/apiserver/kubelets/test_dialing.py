@@ -1,5 +1,5 @@
-"""Where a changed status can make the API server connect: never to its own machine, in no spelling,
-by no way.
+"""A changed status cannot make the API server connect to its own machine, in any spelling of the
+address.
 """
 
 from __future__ import annotations

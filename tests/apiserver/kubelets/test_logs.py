@@ -1,4 +1,4 @@
-"""Logs through the API server: what the kubelet is asked, what becomes of its answers."""
+"""Logs through the API server: the request to the kubelet, and how its responses are passed on."""
 
 from __future__ import annotations
 

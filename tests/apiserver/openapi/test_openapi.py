@@ -1,5 +1,5 @@
-"""OpenAPI documents: complete, without loose ends, and readable by kubectl and by an independent
-protobuf reader.
+"""OpenAPI documents are complete, without dangling references, and readable by kubectl and an
+independent protobuf decoder.
 """
 
 from __future__ import annotations

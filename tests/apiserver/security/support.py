@@ -1,4 +1,4 @@
-"""A server with keys of its own, and requests as other people."""
+"""A server with its own keys, and requests as other users."""
 
 from __future__ import annotations
 

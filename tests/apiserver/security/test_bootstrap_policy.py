@@ -1,5 +1,5 @@
-"""The bootstrap policy: complete as recorded from a real control plane, put back at a start, left
-alone on request.
+"""The bootstrap policy: as recorded from a real control plane, restored at start, kept unchanged on
+request.
 """
 
 from __future__ import annotations

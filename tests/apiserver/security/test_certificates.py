@@ -1,6 +1,4 @@
-"""Client certificates and the clock: good from their first second to their last, on whatever
-connection.
-"""
+"""Client certificates are valid from their first second to their last, on every connection."""
 
 from __future__ import annotations
 

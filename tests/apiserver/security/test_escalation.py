@@ -1,4 +1,4 @@
-"""Attempts to get more than one has, through roles, bindings and impersonation."""
+"""Attempts to gain permissions through roles, bindings and impersonation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeRestriction: what a kubelet may write, with the words of each refusal."""
+"""NodeRestriction: what a kubelet may write, with the message of each rejection."""
 
 from __future__ import annotations
 

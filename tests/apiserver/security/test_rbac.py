@@ -1,5 +1,5 @@
-"""RBAC through the whole server: what is allowed, the words of a refusal, and how fast a change
-takes hold.
+"""RBAC through the whole server: what is allowed, the message of a rejection, and how fast a change
+takes effect.
 """
 
 from __future__ import annotations

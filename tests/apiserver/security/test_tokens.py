@@ -1,5 +1,5 @@
-"""Tokens of service accounts and of bootstrapping nodes: who they speak for, and everything that
-ends them.
+"""Tokens of service accounts and of bootstrapping nodes: their users, and everything that
+invalidates them.
 """
 
 from __future__ import annotations

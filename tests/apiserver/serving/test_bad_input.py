@@ -1,4 +1,4 @@
-"""Bad input gets a Status with the right code, and the server goes on."""
+"""Bad input gets a Status with the right code, and the server continues to work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may send a large body is decided by the head of the request."""
+"""Whether a client may send a large body is decided by the headers of the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content negotiation: which form an Accept header gets, and protobuf in bodies, answers, errors
+"""Content negotiation: the format for an Accept header, and protobuf in bodies, responses, errors
 and watches.
 """
 

@@ -1,4 +1,4 @@
-"""The client of webhooks: what it sends, and the texts of what goes wrong."""
+"""The client of webhooks: what it sends, and its error messages."""
 
 from __future__ import annotations
 

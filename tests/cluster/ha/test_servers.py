@@ -1,4 +1,4 @@
-"""`transom up --servers`: processes that end, an upgrade, and a client that notices nothing."""
+"""`transom up --servers`: processes that end, an upgrade, and clients that are not interrupted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A cluster whose containers are real: processes under runc on Linux nodes, Win32 programs under
-Wine on Windows nodes.
+"""A cluster with real containers: processes under runc on Linux nodes, Win32 programs under Wine on
+Windows nodes.
 """
 
 from __future__ import annotations

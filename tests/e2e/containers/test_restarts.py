@@ -1,5 +1,5 @@
-"""Clusters that are killed, stopped, started again and deleted, and what becomes of their
-containers.
+"""Clusters that are killed, stopped, restarted and deleted, and the state of their containers
+afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What containers see of the node's files, what they may use of it, and as whom they run."""
+"""What containers see of the node's files, which resources they may use, and their users."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Clusters to send packets through, and short ways to ask pods what they reach and whom they take a
-client for.
+"""Clusters for network tests, and functions that report what a pod can reach and which source
+address a server sees.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How many pods a service may have, and who gets whom: on Linux nodes, and on two builds of
-Windows.
+"""How many endpoints a service may have, and how connections are balanced: on Linux nodes, and on
+two Windows builds.
 """
 
 from __future__ import annotations

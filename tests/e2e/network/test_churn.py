@@ -1,5 +1,5 @@
-"""Endpoints that come and go under load: nothing is lost, and no client is sent to a pod that has left
-its slice.
+"""Endpoints that change under load: no request is lost, and no client is sent to a pod that left
+its EndpointSlice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What is left of the network when machines are switched off and on, and when the whole cluster
-is.
-"""
+"""The network after nodes, or the whole cluster, are switched off and on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks that a cluster with Windows nodes can have, each with a cluster of its own."""
+"""The network modes of clusters with Windows nodes, each with its own cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, as the resolvers of both operating systems look for them."""
+"""DNS names, as the resolvers of both operating systems look them up."""
 
 from __future__ import annotations
 

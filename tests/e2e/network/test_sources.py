@@ -1,5 +1,5 @@
-"""Whom servers see: the client, or a hop between. And ways to a pod that lead through its
-node's own address.
+"""The source address that servers see: that of the client or of a hop; and paths to a pod through
+its node's address.
 """
 
 from __future__ import annotations

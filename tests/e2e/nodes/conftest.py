@@ -1,5 +1,5 @@
-"""Namespaces on a cluster with nodes, for every kubectl there is: `home` with pods that stay, `ns`
-for one test alone.
+"""Namespaces on a cluster with nodes, for every available kubectl: `home` with permanent pods, `ns`
+for a single test.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Ways from outside to pods, services and nodes: port-forward, proxy and the proxy sub-resources;
-and from pod to pod.
+"""Access to pods, services and nodes: port-forward, proxy and the proxy subresources; and from pod
+to pod.
 """
 
 from __future__ import annotations

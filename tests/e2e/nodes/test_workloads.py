@@ -1,5 +1,5 @@
-"""Workloads on nodes: Jobs and CronJobs that end, a DaemonSet on both systems, storage that stays,
-drained nodes.
+"""Workloads on nodes: Jobs and CronJobs that complete, a DaemonSet on both systems, persistent
+storage, drained nodes.
 """
 
 from __future__ import annotations

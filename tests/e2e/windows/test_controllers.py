@@ -1,5 +1,5 @@
-"""Controllers and limits of namespaces that do not look at the operating system: they hold for
-Windows pods as for any.
+"""Controllers and limits of namespaces that are independent of the operating system work for
+Windows pods too.
 """
 
 from __future__ import annotations

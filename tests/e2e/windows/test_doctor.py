@@ -1,6 +1,4 @@
-"""Nodes with faults: what `transom doctor` says of them, what corrects them, and what a report takes
-along.
-"""
+"""Nodes with faults: what `transom doctor` reports, what corrects them, and what a report contains."""
 
 from __future__ import annotations
 

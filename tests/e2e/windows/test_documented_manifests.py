@@ -1,5 +1,5 @@
-"""Manifests of the shape that Kubernetes' documentation of Windows has, applied with kubectl: what
-it says one sees is seen.
+"""Manifests as in Kubernetes' documentation of Windows, applied with kubectl, have the documented
+results.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The language: what expressions give, what they fail with, and what cel-go says of those that do
-not compile.
+"""The language: results of expressions, their errors, and cel-go's messages for those that do not
+compile.
 """
 
 from __future__ import annotations

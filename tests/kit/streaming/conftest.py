@@ -1,4 +1,4 @@
-"""The server for real clients in a thread of its own, with TLS and a kubeconfig."""
+"""The server for real clients in its own thread, with TLS and a kubeconfig."""
 
 from __future__ import annotations
 

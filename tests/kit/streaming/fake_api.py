@@ -1,5 +1,5 @@
-"""A server for real clients: it knows one pod and a handful of commands, and just enough of the API
-to get there.
+"""A server for real clients: one pod, a few commands, and the part of the API that clients need for
+them.
 
 It can put a second hop behind itself, as the API server has the kubelet behind it.
 """

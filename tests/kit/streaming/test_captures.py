@@ -1,6 +1,4 @@
-"""What real clients send after the upgrade, recorded: it must mean the same in whatever pieces it
-comes.
-"""
+"""What real clients send after the upgrade, recorded: the events are the same in any segmentation."""
 
 from __future__ import annotations
 

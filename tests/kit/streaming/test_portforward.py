@@ -1,4 +1,4 @@
-"""Port forwarding on every wire, alone and joined."""
+"""Port forwarding on every protocol, separately and relayed."""
 
 from __future__ import annotations
 

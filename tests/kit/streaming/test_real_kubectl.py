@@ -1,4 +1,4 @@
-"""The protocols against the clients they are for: each kubectl there is runs exec, attach, cp and
+"""The protocols against real clients: each available kubectl runs exec, attach, cp and
 port-forward.
 """
 

@@ -1,4 +1,4 @@
-"""Remote commands on every wire, alone and joined: the same work gives the same events."""
+"""Remote commands on every protocol, separately and relayed: the same events in all cases."""
 
 from __future__ import annotations
 

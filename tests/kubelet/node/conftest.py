@@ -1,6 +1,4 @@
-"""A machine and a runtime that are only what a node agent asks for, and an API server on virtual
-time beside them.
-"""
+"""A machine and a runtime reduced to what a node agent uses, and an API server on virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's status tells about its kubelet and runtime."""
+"""What a node's status reports about its kubelet and runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A CSI driver of our own that serves gRPC at Unix sockets, and remembers what it was asked."""
+"""A CSI driver that serves gRPC at Unix sockets, and records its calls."""
 
 from __future__ import annotations
 

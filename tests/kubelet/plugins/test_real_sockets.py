@@ -1,5 +1,5 @@
 """A driver at real Unix sockets in a node's folder: it registers, its volumes are mounted, and it
-goes.
+is removed.
 """
 
 from __future__ import annotations

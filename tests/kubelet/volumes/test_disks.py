@@ -1,5 +1,5 @@
 """Disks and shares of the cloud provider as a kubelet mounts them, with the real attach/detach
-controller beside it.
+controller.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Volumes of pods on Windows: what a mount can be, what lies where on the node, what fails and with
-which words.
+"""Volumes of pods on Windows: what can be mounted, where it is stored on the node, what fails and
+with which message.
 """
 
 from __future__ import annotations

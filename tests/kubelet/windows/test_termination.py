@@ -1,4 +1,4 @@
-"""The end of Windows containers: events instead of signals, five seconds, last words, exit
+"""Termination of Windows containers: events instead of signals, five seconds, last output, exit
 codes.
 """
 

@@ -1,6 +1,4 @@
-"""The rules, kind by kind, on objects in normalised form: what goes in, what must stand there
-afterwards.
-"""
+"""The defaults, kind by kind, on normalised objects: input and expected output."""
 
 from typing import Any
 

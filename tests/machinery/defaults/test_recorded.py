@@ -1,5 +1,5 @@
-"""Recorded answers of a real server: what we fill in must be there, and nothing may be missing but
-what comes later.
+"""Recorded responses of a real server: our defaults are in them, and nothing is missing that is not
+set later.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Rules in CEL: what they see, what they say, and what is wrong with them."""
+"""CEL rules: their variables, messages and errors."""
 
 from __future__ import annotations
 

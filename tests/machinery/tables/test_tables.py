@@ -1,5 +1,5 @@
-"""Cells and the shape of tables; recorded answers of a real server are compared when they are at
-hand.
+"""Cells and layout of tables; compared with recorded responses of a real server, if the recordings
+are available.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shapes of names: the messages of the API, and the laws that hold for every text."""
+"""Formats of names: the messages of the API, and invariants for all texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a PodSecurityPolicy may say, word for word as 1.20 refuses it."""
+"""Validation of PodSecurityPolicies, with the exact messages of 1.20."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results in the forms of all versions say the same, as far as a version has words for it."""
+"""Results in the formats of all versions have the same content, as far as a version can express it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same flows on both data planes: what the model says of a packet, and what real sockets in
+"""The same flows on both data planes: the path that the model computes, and what real sockets in
 namespaces see.
 """
 

@@ -1,5 +1,5 @@
-"""Real sockets in namespaces behind the seam: who is reached, what is refused, what follows changes
-of the state.
+"""Real sockets in namespaces behind the seam: reachable servers, refused connections, changes of
+the state.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Both families beside each other, between Linux and Windows, as far as Windows has them: on
-bridges, from build 19041.
+"""Both families together, between Linux and Windows, where Windows supports it: on bridges, from
+build 19041.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The machine's own network stays as it is, sees no packet of a cluster, and keeps nothing when the
-process is killed.
+"""The machine's own network is not changed, carries no packet of a cluster, and has no leftovers
+when the process is killed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Ways between loopback and the cluster: by services, both protocols, and out to places that the
-user has named.
+"""Connections between loopback and the cluster: through services, both protocols, and to external
+hosts that the user has configured.
 """
 
 from __future__ import annotations

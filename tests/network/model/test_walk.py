@@ -1,4 +1,6 @@
-"""The way of packets in small clusters: who is reached from where, and what servers see."""
+"""The path of packets in small clusters: what is reachable from where, and the addresses that
+servers see.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace asks of a cluster, answered from the objects of a small one made by hand."""
+"""The cluster inventory that a trace reads, from the objects of a small cluster built by hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""kube-proxy.exe and flanneld.exe of a Windows node by their command lines: refusals, effects, and
-what stays without them.
+"""kube-proxy.exe and flanneld.exe of a Windows node by their command lines: errors, effects, and
+what remains when they stop.
 """
 
 from __future__ import annotations

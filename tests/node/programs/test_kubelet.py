@@ -1,5 +1,5 @@
-"""kubelet.exe of a Windows node by its command line: what it refuses, what its flags do, and what
-goes on without it.
+"""kubelet.exe of a Windows node by its command line: errors, the effect of its flags, and what
+keeps running without it.
 """
 
 from __future__ import annotations

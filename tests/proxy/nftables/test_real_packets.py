@@ -1,4 +1,4 @@
-"""The rules of the Linux proxy in a kernel, asked with real sockets."""
+"""The rules of the Linux proxy in a kernel, tested with real sockets."""
 
 from __future__ import annotations
 

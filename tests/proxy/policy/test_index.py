@@ -1,5 +1,5 @@
-"""The incremental index says what the definition says, and tells every node that has a reason to
-look.
+"""The incremental index gives the result of the definition, and notifies every node that is
+affected.
 """
 
 from __future__ import annotations

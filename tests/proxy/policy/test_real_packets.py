@@ -1,4 +1,4 @@
-"""Network policies in a kernel, with the service proxy beside them, asked with real sockets."""
+"""Network policies in a kernel, together with the service proxy, tested with real sockets."""
 
 from __future__ import annotations
 

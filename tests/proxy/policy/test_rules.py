@@ -1,5 +1,5 @@
-"""What policies allow, on both systems: one table of policies and connections, asked of the pure
-rules' two translations.
+"""What policies allow, on both systems: one table of policies and connections for both translations
+of the rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A containerd for the session where there can be one, and a node's runtime on it for each test."""
+"""A containerd for the session, if it can run, and a node's runtime on it for each test."""
 
 from __future__ import annotations
 

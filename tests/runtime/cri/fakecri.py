@@ -1,4 +1,4 @@
-"""A container runtime that does nothing but remember, behind `fakegrpc`."""
+"""A container runtime that only records calls, behind `fakegrpc`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A Win32 named pipe whose clients are connected to a Unix socket: how a containerd of this machine
-is one of Windows.
+"""A Win32 named pipe that is connected to a Unix socket, so that containerd of this machine can be
+used like one on Windows.
 
 The pipe is of bytes, as containerd's. One Windows program serves each client and the next is
 started when one has come; in between all instances of the pipe are busy.

@@ -1,5 +1,5 @@
-"""What `test_windows.py` has a Python for Windows do: everything that a kubelet asks of its
-runtime, over a named pipe.
+"""Run by `test_windows.py` in a Python for Windows: all calls of a kubelet to its runtime, over a
+named pipe.
 
     python.exe onwindows.py LOGS
 

@@ -1,6 +1,4 @@
-"""What the runtime is asked, what becomes of its answers, and when anybody hears of it: against a
-fake one.
-"""
+"""The requests of the CRI runtime, how it handles responses, and its events: against a fake server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store in a folder of its own, and a clock on which nothing waits."""
+"""A store in its own folder, and a clock that never waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers and images for tests, from a few words."""
+"""Layers and images for tests, from short descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Archives: what others write is read, what is written reads the same; folders become images."""
+"""Archives of other tools can be read, archives that are written read the same; folders become
+images.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Windows machine with programs that only pretend, and a user who logs in to it."""
+"""A Windows machine with fake programs, and a user who logs in to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Services of a Windows machine as people see them who have logged in: sc, net, PowerShell's
-cmdlets.
-"""
+"""Services of a Windows machine for users who have logged in: sc, net, PowerShell's cmdlets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Who logs in to a machine: which commands there are, where output goes, what stays when they have
-gone.
+"""Login sessions on a machine: the available commands, where output goes, what remains after
+logout.
 """
 
 from __future__ import annotations

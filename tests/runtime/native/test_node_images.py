@@ -1,4 +1,4 @@
-"""Which images a node pulls, and what its daemon says of others."""
+"""Which images a node pulls, and the errors of its daemon for others."""
 
 from __future__ import annotations
 

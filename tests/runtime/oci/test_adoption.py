@@ -1,5 +1,5 @@
-"""Containers outlive who started them: kill -9 of that process, of the monitor, of a start in the
-middle.
+"""Containers survive the process that started them: kill -9 of that process, of the monitor, and
+during a start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Without root: the monitor is root in namespaces of its own, and what cannot work there is
-reported.
-"""
+"""Without root: the monitor is root in its own namespaces, and what cannot work there is reported."""
 
 from __future__ import annotations
 

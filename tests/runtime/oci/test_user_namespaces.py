@@ -1,4 +1,4 @@
-"""Pods with user namespaces of their own: root in a container is no user of this machine."""
+"""Pods with their own user namespaces: root in a container has no privileges on this machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A runtime on an emulated machine in virtual time, with programs that do what their first argument
-says.
+"""A runtime on an emulated machine in virtual time, with programs controlled by their first
+argument.
 """
 
 from __future__ import annotations

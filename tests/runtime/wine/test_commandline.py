@@ -1,6 +1,4 @@
-"""Command lines: whatever is quoted is what a program gets, and what comes from an image is left as
-it is.
-"""
+"""Command lines: quoted arguments arrive unchanged, and those of an image are not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped helpers are what their sources say."""
+"""The shipped helpers match their sources."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Links in Windows images and in what containers can write lead nothing that runs outside of them
-astray.
+"""Links in Windows images and in writable directories cannot lead processes outside of the
+container astray.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of messages, and a library with others than it had."""
+"""Message tables, and a library with a replaced table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a Windows container is made of, each part alone: registry, paths, variables, accounts,
-limits, jobs.
-"""
+"""The parts of a Windows container, separately: registry, paths, variables, accounts, limits, jobs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""PowerShell and its like in containers that are real: both halves, Wine between them, and the
-kernel around them.
-"""
+"""PowerShell and other stand-ins in real containers: both halves, with Wine between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that 1.20 does not take: gone from new objects, and what their absence means."""
+"""Fields that 1.20 does not support are dropped from new objects."""
 
 from __future__ import annotations
 

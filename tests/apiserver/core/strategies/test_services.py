@@ -1,4 +1,4 @@
-"""Services: what a change of type leaves behind, and which ports a rehearsal shows."""
+"""Services: what a change of type clears, and which ports a dry run shows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""ComponentStatus: one for the store, one for each part of the control plane that runs beside the
-server.
-"""
+"""ComponentStatus: one for the store, one for each component of the control plane."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Containers added to a running pod: as the kind of their own that old clients know, and as a part
-of the pod.
-"""
+"""Ephemeral containers: as the separate kind that old clients use, and as part of the pod."""
 
 from __future__ import annotations
 

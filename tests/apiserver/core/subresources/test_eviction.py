@@ -1,4 +1,4 @@
-"""Evictions and bindings: the options inside an eviction count like those of a delete."""
+"""Evictions and bindings: the options of an eviction count like those of a delete."""
 
 from __future__ import annotations
 

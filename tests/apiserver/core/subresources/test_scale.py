@@ -1,4 +1,4 @@
-"""The scale sub-resource: what it refuses, and how it may be patched."""
+"""The scale subresource: what it rejects, and how it can be patched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws: what holds whatever was done before."""
+"""Invariants of the host networking service after any sequence of calls."""
 
 from __future__ import annotations
 

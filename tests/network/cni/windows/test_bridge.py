@@ -1,5 +1,5 @@
-"""win-bridge, release by release: endpoints in the host networking service, results, and the words
-of what fails.
+"""win-bridge, release by release: endpoints in the host networking service, results, and error
+messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Command lines as Go's libraries read them, and what they say of those that they cannot read."""
+"""Command lines as Go's libraries parse them, and their error messages."""
 
 from __future__ import annotations
 

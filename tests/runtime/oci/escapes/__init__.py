@@ -1,3 +1,3 @@
-"""Published ways out of containers (runc, containerd, kubelet), tried on real containers: each must
-lead nowhere.
+"""Published escapes from containers (runc, containerd, kubelet), tried on real containers: each
+must fail.
 """

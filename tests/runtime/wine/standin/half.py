@@ -1,6 +1,4 @@
-"""The Win32 half of a stand-in, played by a thread: what a program says to it, and what it
-answers.
-"""
+"""The Win32 half of a stand-in, played by a thread: it records frames and answers them."""
 
 from __future__ import annotations
 
