@@ -210,7 +210,7 @@ async def follow(client: ApiClient, count: int, **options: Any) -> list[tuple[st
     return seen
 
 
-async def test_a_watch_goes_on_from_a_version(play: ContextFactory) -> None:
+async def test_a_watch_continues_from_a_version(play: ContextFactory) -> None:
     async with play() as world:
         client = world.client()
         start = (await client.list(CONFIG_MAPS)).resource_version

@@ -107,7 +107,7 @@ def test_the_shape_of_an_event() -> None:
     }
 
 
-def test_things_without_namespace_speak_in_default() -> None:
+def test_events_of_cluster_scoped_objects_are_in_default() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u2"}}
 
     async def scenario(recorder: EventRecorder, _clock: VirtualClock, _server: Server) -> None:
@@ -193,7 +193,7 @@ def test_an_absent_server_is_waited_for_and_a_refusal_is_not() -> None:
     assert [event["reason"] for event in server.events.values()] == ["One"]
 
 
-def test_the_scheduler_tells_series() -> None:
+def test_the_scheduler_records_series() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u2"}}
 
     async def main() -> tuple[Server, list[str]]:

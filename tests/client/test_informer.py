@@ -123,7 +123,7 @@ async def test_a_selector_lets_objects_in_and_out(play: ContextFactory) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", [UVLOOP], ids=["uvloop"])
-async def test_it_goes_on_after_a_cut(play_https: ContextFactory) -> None:
+async def test_it_continues_after_a_lost_connection(play_https: ContextFactory) -> None:
     async with play_https() as world:
         writer = InProcessClient(world.api, ADMIN)
         lists = Counting(world.client())

@@ -184,7 +184,7 @@ def test_a_failing_handler_does_not_stop_others() -> None:
     assert recorded == ["a", "b"]
 
 
-def test_resync_tells_everything_again() -> None:
+def test_resync_delivers_all_objects_again() -> None:
     async def main() -> int:
         clock = VirtualClock()
         recorded = []

@@ -119,7 +119,7 @@ def test_one_that_says_nothing_is_not(
         _wait([b"the control plane is up\n"], config, monkeypatch)
 
 
-def test_one_that_goes_on_starting_can_be_reached_later(
+def test_a_cluster_that_starts_slowly_can_be_reached_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(

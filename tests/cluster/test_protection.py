@@ -142,7 +142,7 @@ def stored(path: Path) -> bytes:
 
 
 @pytest.mark.e2e
-def test_a_cluster_with_both_keeps_secrets_and_tells_what_happened(
+def test_a_cluster_with_both_encrypts_secrets_and_writes_the_audit_log(
     isolated_environment: dict[str, str], tmp_path: Path, policy_file: Path
 ) -> None:
     cluster = Cluster(isolated_environment)

@@ -339,7 +339,7 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("torn", [0, 5, 4000])
-def test_an_interrupted_save_goes_on_where_it_was(home: Path, torn: int) -> None:
+def test_an_interrupted_save_continues_where_it_stopped(home: Path, torn: int) -> None:
     config = cluster()
     source = Interrupted(StoppedSource(config), 2)
     target = home / "a.snapshot"

@@ -152,7 +152,7 @@ async def test_scales_of_several_owners_are_added_up(play: ContextFactory) -> No
         ),
     ],
 )
-async def test_who_cannot_be_counted_allows_nothing(
+async def test_pods_that_cannot_be_counted_allow_no_disruption(
     play: ContextFactory, owner: Object | None, reason: str
 ) -> None:
     async with play("disruption") as plane:

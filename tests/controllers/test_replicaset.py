@@ -251,7 +251,9 @@ def pod(
         ({"age": 50}, {"age": 40}, []),
     ],
 )
-def test_who_goes_first(stays: dict[str, Any], goes: dict[str, Any], related: list[Object]) -> None:
+def test_which_pods_are_deleted_first(
+    stays: dict[str, Any], goes: dict[str, Any], related: list[Object]
+) -> None:
     both = [pod("stays", **stays), pod("goes", **goes)]
     for order in (both, both[::-1]):
         assert [p["metadata"]["name"] for p in _to_delete(order, related, 1)] == ["goes"]

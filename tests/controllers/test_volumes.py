@@ -327,7 +327,7 @@ async def test_volumes_made_on_demand(play: ContextFactory) -> None:
         ("", ("Warning", "ProvisioningFailed", 'storageclass.storage.k8s.io "sc" not found')),
     ],
 )
-async def test_who_has_to_make_it(
+async def test_which_provisioner_creates_the_volume(
     play: ContextFactory, provisioner: str, event: tuple[str, str, str]
 ) -> None:
     async with play(BINDER) as plane:

@@ -70,7 +70,7 @@ def test_another_cluster_has_no_inside() -> None:
     )
 
 
-def test_our_own_tell_more_and_may_tell_what_is_not_known_here() -> None:
+def test_our_own_clusters_report_more_and_may_report_unknown_fields() -> None:
     recorded = {
         **asdict(windows_node(mac_spoofing=False)["windows-1"]),
         "adapters": ["Ethernet"],

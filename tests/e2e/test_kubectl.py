@@ -175,7 +175,7 @@ def test_describe_and_explain(ns: Any) -> None:
     assert "replicas" in ns("explain", "--recursive", "statefulset").stdout
 
 
-def test_discovery_lists_what_people_look_for(kubectl: Any) -> None:
+def test_discovery_lists_common_resources(kubectl: Any) -> None:
     resources = kubectl("api-resources", "-o", "name").stdout.split()
     assert {"pods", "deployments.apps", "ingresses.networking.k8s.io", "cronjobs.batch"} <= set(
         resources

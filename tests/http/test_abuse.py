@@ -346,7 +346,7 @@ def test_a_large_answer_is_compressed_while_it_is_read(serve: Callable[..., Any]
     assert client.answer()[2] == b"".join(body)
 
 
-def test_trailers_are_no_headers(serve: Callable[..., Any]) -> None:
+def test_trailers_are_not_headers(serve: Callable[..., Any]) -> None:
     client = serve(lambda r: HttpResponse(200, [], b",".join(sorted(r.headers)))).connect()
     client.send(
         b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "

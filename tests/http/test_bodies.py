@@ -78,7 +78,7 @@ def test_small_bodies_and_chunks(serve: Callable[..., Any]) -> None:
     assert client.answer()[::2] == (200, b"whole 0")
 
 
-def test_who_waits_for_leave_to_send_gets_it(serve: Callable[..., Any]) -> None:
+def test_a_client_that_expects_100_continue_gets_it(serve: Callable[..., Any]) -> None:
     client = serve(Hashing()).connect()
     client.get("/big", "Expect: 100-continue", "Content-Length: 100000", method="POST")
     assert client.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue"

@@ -42,7 +42,7 @@ def test_a_user_over_his_budget_loses_his_own_connections_only() -> None:
     assert budget.victims(100.0) == [0]
 
 
-def test_who_has_just_read_something_is_not_dropped() -> None:
+def test_a_client_that_has_just_read_is_not_dropped() -> None:
     budget = ByteBudget(LIMITS)
     budget.hold("slow", "jane", 700, 0.0)
     assert budget.victims(9.0) == []

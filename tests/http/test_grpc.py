@@ -143,7 +143,7 @@ async def test_a_call_that_is_broken_off(tmp_path: Path) -> None:
         assert await connection.call("/x", b"y") == b"/x y"
 
 
-async def test_deadlines_and_callers_who_give_up(tmp_path: Path) -> None:
+async def test_deadlines_and_cancelled_calls(tmp_path: Path) -> None:
     async def never(path: str, message: bytes) -> bytes:
         await asyncio.sleep(60)
         return b""

@@ -96,7 +96,7 @@ def test_a_slow_reader_is_notified_once() -> None:
     assert recorded == [True, False]
 
 
-def test_reading_stops_until_everybody_has_let_go() -> None:
+def test_reading_stops_until_all_holds_are_released() -> None:
     wire, _, driver, _ = make()
     driver.hold()
     driver.start()

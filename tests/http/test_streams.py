@@ -205,7 +205,7 @@ def test_a_stream_that_is_not_read_is_closed_in_time(
         assert running.server.budget.total == 0
 
 
-def test_a_stream_that_is_read_slowly_goes_on(serve: Callable[..., Any]) -> None:
+def test_a_stream_that_is_read_slowly_continues(serve: Callable[..., Any]) -> None:
     closed = threading.Event()
     source = Numbers(1000)
 

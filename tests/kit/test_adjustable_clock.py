@@ -42,7 +42,7 @@ def test_timers_run_at_their_time_in_order() -> None:
     run(main())
 
 
-def test_work_that_a_timer_starts_ends_before_the_time_goes_on() -> None:
+def test_work_that_a_timer_starts_ends_before_time_advances() -> None:
     """Also work that needs a thread or a socket."""
 
     async def main() -> None:

@@ -107,5 +107,5 @@ def test_any_text_is_a_token_or_none(text: str) -> None:
         "eyJhbGciOiJFUzI1NiJ9.e30=.AA",
     ],
 )
-def test_what_is_no_token(text: str) -> None:
+def test_invalid_tokens(text: str) -> None:
     assert SignedToken.parse(text) is None

@@ -113,7 +113,7 @@ def test_reports_one_call_that_keeps_the_interpreter_lock(
     assert any("burn_in_c" in names(one) for one in found)
 
 
-def test_many_short_callbacks_are_no_long_one(
+def test_many_short_callbacks_are_not_a_long_one(
     watched: Callable[[Callable[[], Awaitable[None]]], list[LongCallback]],
 ) -> None:
     async def work() -> None:
@@ -132,7 +132,7 @@ def test_many_short_callbacks_are_no_long_one(
     assert watched(work) == []
 
 
-def test_a_busy_loop_that_hardly_lets_other_threads_run_is_no_long_callback(
+def test_a_busy_loop_that_starves_other_threads_is_not_a_long_callback(
     watched: Callable[[Callable[[], Awaitable[None]]], list[LongCallback]],
 ) -> None:
     async def work() -> None:

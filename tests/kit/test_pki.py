@@ -15,7 +15,7 @@ def der_of(pair: pki.KeyPair) -> bytes:
     return x509.load_pem_x509_certificate(pair.certificate).public_bytes(Encoding.DER)
 
 
-def test_mutual_tls_works_and_tells_who_the_client_is(tmp_path: Path) -> None:
+def test_mutual_tls_works_and_identifies_the_client(tmp_path: Path) -> None:
     ca = pki.make_ca("kubernetes")
     server = pki.issue_server(
         ca, "kube-apiserver", dns=["kubernetes.default.svc"], ips=["127.0.0.1", "::1"]

@@ -271,7 +271,7 @@ async def test_probes_change_readiness_and_restart(core: Any) -> None:
         ) in await node.events()
 
 
-async def test_a_probe_speaks_while_a_container_is_made_but_not_started(core: Any) -> None:
+async def test_a_probe_result_while_a_container_is_created_but_not_started(core: Any) -> None:
     async with core() as node:
         pod = await node.create(
             "p",
@@ -347,7 +347,7 @@ async def test_a_lost_sandbox_is_made_again(core: Any) -> None:
         ) in await node.events()
 
 
-async def test_a_new_kubelet_goes_on_with_what_runs(core: Any) -> None:
+async def test_a_restarted_kubelet_keeps_running_containers(core: Any) -> None:
     async with core() as node:
         await node.create("stays")
         await node.create("goes")

@@ -9,7 +9,9 @@ from tests.kubelet.test_core import conditions, state
 from transom.machinery.releases import Release
 
 
-async def test_an_evicted_pod_keeps_its_containers_and_tells_why(core: Any) -> None:
+async def test_an_evicted_pod_keeps_its_container_statuses_and_reports_the_reason(
+    core: Any,
+) -> None:
     async with core(release=Release(1, 36)) as node:
         await node.create("p")
         await node.settle()

@@ -56,7 +56,7 @@ def status(pod: Object, **fields: Any) -> Object:
         ({"containerStatuses": [{"state": {"running": {}}}]}, True, False, 1),
     ],
 )
-async def test_the_newest_dead_container_of_a_pod_stays(
+async def test_the_newest_exited_container_of_a_pod_is_kept(
     fields: Any, deleted: bool, terminated_too: bool, left: int
 ) -> None:
     async with play() as node:
@@ -83,7 +83,7 @@ async def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -
         assert node.host.files.listdir("/var/log/containers") == []
 
 
-async def test_older_remains_of_a_container_go_when_it_dies() -> None:
+async def test_older_exited_instances_are_removed_when_a_container_exits() -> None:
     async with play() as node:
         newest, *_ = ids = await dead(node, make_pod("web"), 3)
         await gc(node, make_pod("web")).clean_up_pod("uid-web", newest)
@@ -175,7 +175,7 @@ async def test_logs_are_rotated_and_compressed() -> None:
         assert not LogRotator(node.env).enabled
 
 
-async def test_images_that_nobody_used_for_long_go() -> None:
+async def test_images_that_are_unused_for_long_are_removed() -> None:
     for version, left in (("v1.20.15", 1), ("v1.36.4", 0)):
         async with play(version=version, image_maximum_gc_age=3600.0) as node:
             node.runtime.store["a"] = Image("a", ("a",), (), 5)

@@ -112,7 +112,7 @@ async def test_no_packet_comes_back() -> None:
         )
 
 
-async def test_a_socket_is_no_hook() -> None:
+async def test_a_tcp_socket_is_not_a_valid_hook() -> None:
     async with play() as node:
         assert str(await failure(node, {"tcpSocket": {"port": 80}})) == (
             "Cannot run handler: invalid handler: "

@@ -105,7 +105,7 @@ def test_not_as_root(context: dict[str, Any], user: Image, message: str) -> None
     assert linux({"securityContext": context}, user)
 
 
-def test_who_a_container_runs_as() -> None:
+def test_the_user_of_a_container() -> None:
     nonroot = {"runAsNonRoot": True}
     assert linux(None, image(uid=1000), securityContext=nonroot).run_as_user == 1000
     found = linux(

@@ -109,7 +109,7 @@ async def test_a_resize_that_the_runtime_refuses_is_tried_again(core: Any) -> No
         assert state(pod)["resources"]["limits"] == {"cpu": "400m"}
 
 
-async def test_a_new_kubelet_goes_on_with_a_pending_resize(core: Any) -> None:
+async def test_a_restarted_kubelet_continues_a_pending_resize(core: Any) -> None:
     async with core(release=CURRENT) as node:
         await node.create("p", containers=with_resources(SMALL))
         await node.settle()

@@ -66,7 +66,7 @@ def test_a_manifest_becomes_a_pod_of_the_node() -> None:
         ),
     ],
 )
-def test_what_is_no_pod(manifest: bytes, text: str) -> None:
+def test_files_that_are_not_pods(manifest: bytes, text: str) -> None:
     with pytest.raises(BadManifest, match=text):
         read_manifest(manifest, "/a.yaml", "n1")
 

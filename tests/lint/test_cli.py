@@ -166,7 +166,7 @@ def test_a_report_in_a_file() -> None:
     assert json.loads(Path("report.sarif").read_text())["runs"][0]["results"]
 
 
-def test_json_that_is_no_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_that_is_not_valid_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     value = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -156,7 +156,7 @@ def test_junit() -> None:
     assert [len(list(case)) for case in clean[0]] == [0]
 
 
-def test_every_form_tells_of_everything() -> None:
+def test_every_format_contains_all_findings() -> None:
     for name, form in MACHINE.items():
         text = form(some())
         assert "WIN-RES-003" in text and "WIN-POD-004" in text, name

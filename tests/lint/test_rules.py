@@ -50,7 +50,7 @@ def test_a_release_without_docker_has_containerd() -> None:
     assert ids(pod("  terminationGracePeriodSeconds: 90\n"), release=(1, 24)) == []
 
 
-def test_the_build_label_tells_the_build() -> None:
+def test_the_build_label_gives_the_build() -> None:
     text = (
         pod("")
         .replace("kubernetes.io/os: windows", "node.kubernetes.io/windows-build: 10.0.20348")

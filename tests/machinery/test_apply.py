@@ -163,7 +163,7 @@ def test_a_value_that_only_decoding_refuses() -> None:
     )
 
 
-def test_conflicts_name_everybody() -> None:
+def test_conflicts_name_all_managers() -> None:
     live = ssa(None, cm({"a": "1", "b": "1"}), "one")
     live = updated(live, cm({"a": "1", "b": "2", "c": "1"}), "two")
     with pytest.raises(ApiError) as e:
@@ -237,7 +237,7 @@ def test_an_annotation_that_grows_too_large_goes() -> None:
     assert apply.LAST_APPLIED not in out["metadata"].get("annotations", {})
 
 
-def test_a_list_element_lives_while_anybody_owns_it() -> None:
+def test_a_list_element_is_kept_while_a_manager_owns_it() -> None:
     def deployment(*containers: dict[str, Any]) -> dict[str, Any]:
         return {
             "apiVersion": "apps/v1",

@@ -103,6 +103,6 @@ def test_reads_what_clients_write(given_tree: Any, want: Any) -> None:
         {"f:a": 1},
     ],
 )
-def test_refuses_what_is_no_field_set(bad: Any) -> None:
+def test_rejects_invalid_field_sets(bad: Any) -> None:
     with pytest.raises(fs.InvalidFields):
         fs.from_fields_v1(bad)

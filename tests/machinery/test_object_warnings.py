@@ -167,7 +167,7 @@ def test_only_changed_workloads_are_checked() -> None:
     assert object_warnings(NEW, "apps/Deployment", obj, old, "status") == []
 
 
-def test_names_that_are_no_labels() -> None:
+def test_names_that_are_not_valid_labels() -> None:
     meta = {"name": "a.b"}
     (text,) = warnings("batch/Job", {"metadata": meta})
     assert text.startswith("metadata.name: this is used in Pod names and hostnames, which can")

@@ -60,7 +60,7 @@ DEPLOYMENT = schema.lookup_schema_type(GVK("apps", "v1", "Deployment"))
         ),
     ],
 )
-def test_bodies_that_are_no_patch(media: str, raw: bytes, code: int, text: str) -> None:
+def test_invalid_patch_bodies(media: str, raw: bytes, code: int, text: str) -> None:
     with pytest.raises(ApiError) as e:
         patch.apply_patch(media, raw, {}, DEPLOYMENT)
     assert (e.value.code, e.value.message) == (code, text)

@@ -54,7 +54,7 @@ def test_canonical(text: str, expected: str) -> None:
     assert quantity.canonical_quantity(text) == expected
 
 
-def test_canonical_of_json_values_that_are_no_strings() -> None:
+def test_canonical_of_json_values_that_are_not_strings() -> None:
     assert [quantity.canonical_quantity(v) for v in (None, 1, 0.1, 1000, 1.5)] == [
         "0",
         "1",

@@ -220,7 +220,7 @@ def test_resources_of_a_pod_replace_those_of_its_containers_since_1_34() -> None
     assert (found["requests.cpu"], found["limits.cpu"], found["memory"]) == ("2", "4", "1Mi")
 
 
-def test_the_overhead_is_no_limit_since_1_27() -> None:
+def test_the_overhead_is_not_a_limit_since_1_27() -> None:
     spec = {"containers": [container(requests={"cpu": "1"})], "overhead": {"cpu": "100m"}}
     assert later("pods", {"spec": spec}, 26)["limits.cpu"] == "100m"
     assert "limits.cpu" not in later("pods", {"spec": spec}, 27)

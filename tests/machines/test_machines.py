@@ -174,7 +174,7 @@ def test_registry() -> None:
     assert one.values(key) == {}
 
 
-def test_who_a_container_process_can_be() -> None:
+def test_users_of_container_processes() -> None:
     assert accounts.find_windows_user("containeradministrator") == accounts.ADMINISTRATOR
     assert accounts.find_windows_user(r"User Manager\ContainerUser") == accounts.USER
     system = accounts.find_windows_user(r"nt authority\system")

@@ -108,7 +108,7 @@ def test_lists_and_attributes_are_saved_with_the_disk() -> None:
 
 
 @pytest.mark.parametrize("name", ["con", "COM1", "nul.txt", "aux.log", "lpt9"])
-def test_devices_are_no_files(name: str) -> None:
+def test_devices_are_not_files(name: str) -> None:
     files = disk()
     if not name.startswith("nul"):
         with pytest.raises(FileNotFoundError):

@@ -112,7 +112,7 @@ def test_each_step_says_why() -> None:
     ) == ("WIN-DNS-002", "WIN-DNS-003", "")
 
 
-def test_who_is_asked_and_for_how_long() -> None:
+def test_which_servers_are_queried_and_for_how_long() -> None:
     three = DnsConfig(("1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"))
     once = [("1.1.1.1", 5.0), ("2.2.2.2", 10 / 3), ("3.3.3.3", 20 / 3)]
     assert resolver_turns(three, "linux") == once * 2

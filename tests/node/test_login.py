@@ -223,7 +223,7 @@ async def test_a_reboot_gives_services_the_time_of_the_nodes_registry(
         await world.until(lambda: is_ready(world))
 
 
-async def test_a_node_boots_with_the_services_that_people_have_made() -> None:
+async def test_a_node_boots_with_the_services_that_users_created() -> None:
     async with play() as world:
         shell = Shell(world)
         await shell(f".\\register-svc.ps1 -ManagementIP {ADDRESS}")

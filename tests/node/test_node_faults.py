@@ -366,7 +366,7 @@ async def _pressure(world: World, name: str) -> bool:
     return condition(await world.node(name), "DiskPressure") == "True"
 
 
-async def test_the_api_server_is_away(world: Any) -> None:
+async def test_the_api_server_is_unavailable(world: Any) -> None:
     """All nodes at once: it is the server that is gone, so no pods are moved."""
 
     async with world() as world:

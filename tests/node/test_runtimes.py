@@ -97,7 +97,7 @@ def test_a_proxy_is_for_simulated_containers() -> None:
         runtimes.check_engine(behind, "oci")
 
 
-def test_a_disk_that_real_containers_share_with_people_is_no_reason_to_evict() -> None:
+def test_a_disk_that_real_containers_share_with_the_machine_causes_no_eviction() -> None:
     usual = {"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
     printed = {"nodefs.available": "1Gi"}
     assert runtimes.eviction_thresholds(NodeSpec("a"), "sim", usual) == (None, 85)

@@ -83,7 +83,7 @@ async def test_syncs_come_at_once_then_in_the_shortest_interval() -> None:
 
 
 @in_loop
-async def test_who_is_due_earlier_is_synced_earlier() -> None:
+async def test_a_due_time_before_the_longest_interval_causes_a_sync() -> None:
     clock, times = VirtualClock(), []
     runner = SyncRunner(
         lambda: times.append(clock.monotonic()),

@@ -76,7 +76,7 @@ def test_only_ready_endpoints_of_supported_kinds() -> None:
     assert [e.address for e in tracker.endpoints[WEB]] == ["10.244.2.5", "10.244.2.7"]
 
 
-def test_terminating_endpoints_are_there_for_who_asks() -> None:
+def test_terminating_endpoints_are_returned_on_request() -> None:
     going = endpoint_slice(pods=[("10.244.2.5", "b")])
     going["endpoints"][0]["conditions"] = {"ready": False, "serving": True, "terminating": True}
     for wanted, expected in ((False, []), (True, [(False, True)])):

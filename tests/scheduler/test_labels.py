@@ -55,7 +55,7 @@ def test_a_label_that_appears_and_disappears(labels: LabelColumns) -> None:
 
 
 def test_keys_that_only_pods_name_are_not_kept(labels: LabelColumns) -> None:
-    """A pod names thousands of them; each would cost memory and time for every node, for ever."""
+    """A pod names thousands of them; each would cost memory and time forevery node, for ever."""
     terms = [term(f"k{number}", "Exists") for number in range(1000)]
     assert not any_term(node_terms(terms), labels, ROWS).any()
     terms = [term(f"k{number}", "DoesNotExist") for number in range(1000)]

@@ -256,7 +256,7 @@ async def test_repeated_failures_are_one_series(play: ContextFactory) -> None:
         assert len(found) == 2 and found[1]["series"]["count"] >= 1
 
 
-async def test_an_explanation_tells_what_the_scheduler_would_do(play: ContextFactory) -> None:
+async def test_an_explanation_is_what_the_scheduler_would_do(play: ContextFactory) -> None:
     async with play() as cluster:
         await cluster.add_node(node("a"))
         await cluster.add_node(node("b", cpu="1"))

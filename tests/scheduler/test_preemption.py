@@ -93,7 +93,7 @@ def test_nodes_that_would_not_do_anyway_are_left_alone(harness: SchedulerHarness
     assert preempt(harness, pod("p", cpu="1", priority=5)) == ("b", ["y"])
 
 
-def test_who_waits_for_victims_takes_no_more(harness: SchedulerHarness) -> None:
+def test_a_pod_that_waits_for_victims_preempts_no_others(harness: SchedulerHarness) -> None:
     harness.nodes(node("a", cpu="1"), node("b", cpu="1"))
     going = running("going", "a", "1")
     going["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"

@@ -34,7 +34,7 @@ class Faults:
     busy: float = 0.0
     watch_cut: float = 0.0
     watch_expired: float = 0.0
-    # never none while there are faults: two who undo each other's work would do it for ever
+    # never none while there are faults: two who undo each other's work would do it forever
     call_delay: float = 0.0
     watch_delay: float = 0.0
     long_delay: float = 0.0  # the likelihood of a delay a thousand times as long

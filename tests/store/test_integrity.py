@@ -202,7 +202,7 @@ async def test_a_row_that_changes_on_disk_is_found_and_written_again_from_memory
 # --------------------------------------------------------------------------------------------------
 
 
-async def test_health_tells_of_a_failed_write_and_of_the_recovery(
+async def test_health_reports_a_failed_write_and_the_recovery(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "_PROBE_SECONDS", 0.02)
@@ -245,7 +245,7 @@ def failing_sqlite(
     return call
 
 
-async def test_health_tells_of_a_write_that_hangs(
+async def test_health_reports_a_write_that_hangs(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import threading

@@ -85,7 +85,9 @@ def test_cron_jobs_run_at_their_times(running: Cluster, namespace: str) -> None:
     assert all(timedelta(seconds=30) <= each < timedelta(seconds=40) for each in taken)
 
 
-def test_nodes_stay_ready_and_a_dead_one_is_evicted(running: Cluster, namespace: str) -> None:
+def test_nodes_stay_ready_and_pods_of_a_failed_one_are_evicted(
+    running: Cluster, namespace: str
+) -> None:
     running.apply(WEB, namespace)
     running.wait("deployment/web", "condition=Available", namespace)
     running.advance(minutes=10)

@@ -157,7 +157,7 @@ def test_known_vulnerabilities_are_found(
     assert audit.vulnerabilities(packages, address) == {"h2 4.1.0": ["PYSEC-2"]}
 
 
-def test_a_database_that_does_not_answer_is_no_error(
+def test_an_unavailable_database_is_not_an_error(
     database: tuple[str, dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -150,7 +150,7 @@ async def test_new_privileges(forbidden: bool, uid: int) -> None:
         (LinuxContainer(add_capabilities=("NET_ADMIN",), run_as_user=5), "Operation not permitted"),
     ],
 )
-async def test_who_may_change_the_network(linux: LinuxContainer, printed: str) -> None:
+async def test_which_accounts_may_change_the_network(linux: LinuxContainer, printed: str) -> None:
     async with on("linux") as rig:
         await rig.container(
             "ip", "link", "add", "dummy0", "type", "dummy", image="busybox", linux=linux

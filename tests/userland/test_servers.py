@@ -125,7 +125,7 @@ def test_content_types_that_go_finds(body: bytes, kind: str) -> None:
     assert gomux.content_type_of(body) == kind
 
 
-async def test_nettest_counts_who_wrote(tester) -> None:
+async def test_nettest_counts_writers(tester) -> None:
     async with serve(tester, agnhost("nettest")) as (box, context):
         assert (await box.http(8080, "/write", "POST", b'{"Source": "prestop"}'))[
             2

@@ -100,6 +100,6 @@ def test_xml(windows: Box, script: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["<a>", "text", "<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>"])
-def test_text_that_is_no_xml(windows: Box, source: str) -> None:
+def test_text_that_is_not_xml(windows: Box, source: str) -> None:
     result = windows.powershell(f'$x = [xml]"{source}"')
     assert 'to type "System.Xml.XmlDocument"' in result.err

@@ -108,7 +108,7 @@ def test_every_job_has_a_function() -> None:
     assert set(JOBS) == set(Job)
 
 
-async def test_who_may_not_list_pods_gets_the_reason(browser: ContextFactory) -> None:
+async def test_a_user_who_may_not_list_pods_gets_the_reason(browser: ContextFactory) -> None:
     class Limited(SmallCluster):
         def __call__(self, request: HttpRequest) -> Answer:
             if request.path.startswith(("/api/", "/apis/")):

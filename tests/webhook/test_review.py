@@ -93,7 +93,7 @@ def test_what_is_not_asked_about_passes(asked: dict[str, Any]) -> None:
         {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": 1}},
     ],
 )
-def test_other_things_are_no_reviews(bad: Any) -> None:
+def test_other_objects_are_not_reviews(bad: Any) -> None:
     with pytest.raises(InvalidReview):
         answer_review(bad, advisor())
 

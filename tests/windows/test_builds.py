@@ -42,7 +42,7 @@ def test_a_build_has_many_names(name: str, number: int | None) -> None:
         ("from-1809-to-1909", None),
     ],
 )
-def test_a_tag_tells_of_a_build(tag: str, number: int | None) -> None:
+def test_a_tag_names_a_build(tag: str, number: int | None) -> None:
     build = builds.build_of_tag(tag)
     assert (build.number if build else None) == number
 

@@ -145,7 +145,7 @@ def test_windows_server_2025_has_a_newer_pause_image() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "v1", "one.two", "1.x", "-1.20"])
-def test_what_is_no_release(text: str) -> None:
+def test_invalid_releases(text: str) -> None:
     with pytest.raises(ValueError, match="not a Kubernetes release"):
         releases.parse_release_version(text)
 

@@ -51,7 +51,7 @@ def test_names_of_images(image: str, os: str | None, build: int | None) -> None:
     assert (image_os(image), found.number if found else None) == (os, build)
 
 
-def test_a_port_is_no_tag() -> None:
+def test_a_port_is_not_a_tag() -> None:
     assert split_image_name("example.com:5000/app") == ("example.com:5000/app", "")
     assert split_image_name("example.com:5000/app:1@sha256:00") == ("example.com:5000/app", "1")
 

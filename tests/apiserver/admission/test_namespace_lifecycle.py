@@ -45,7 +45,7 @@ async def test_a_namespace_that_ends_takes_nothing_more_but_lets_go() -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-async def test_some_namespaces_live_for_ever(name: str) -> None:
+async def test_some_namespaces_cannot_be_deleted(name: str) -> None:
     async with run() as api:
         assert (
             await refused(api, "DELETE", f"/api/v1/namespaces/{name}")

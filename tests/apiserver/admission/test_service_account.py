@@ -87,7 +87,7 @@ async def test_without_a_token_one_is_asked_to_come_back() -> None:
         }
 
 
-async def test_a_secret_of_another_account_of_that_name_is_no_token() -> None:
+async def test_the_secret_of_another_account_of_that_name_is_not_a_token() -> None:
     async with run() as api:
         await account(api, "robot", "t")
         await api.ok("DELETE", f"{ACCOUNTS}/robot")

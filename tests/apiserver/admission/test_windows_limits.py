@@ -274,7 +274,7 @@ async def test_every_template_is_looked_at(target: str, place: str) -> None:
         ]
 
 
-async def test_updates_warn_again_but_not_those_of_status_nor_of_what_goes_away() -> None:
+async def test_updates_warn_except_those_of_status_and_of_deleted_objects() -> None:
     async with cluster() as api:
         made = pod(nodeSelector=WINDOWS, hostPID=True)
         made["metadata"]["finalizers"] = ["example.com/wait"]

@@ -482,7 +482,7 @@ async def test_what_this_server_serves_is_registered() -> None:
         await listed(False)
 
 
-async def test_others_learn_whom_to_believe() -> None:
+async def test_the_request_header_ca_is_published() -> None:
     async with run() as w:
         path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
         data = (await w.api.ok("GET", path))["data"]

@@ -134,7 +134,7 @@ SECRET = "/api/v1/namespaces/a/secrets/x"
         ),
     ],
 )
-def test_bodies_of_secrets_are_shown_only_to_those_who_ask_for_them_and_tokens_never(
+def test_bodies_of_secrets_are_recorded_only_on_request_and_tokens_never(
     rule: dict[str, Any], path: str, expected: int
 ) -> None:
     assert level(rule, "POST", path) == expected

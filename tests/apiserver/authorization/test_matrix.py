@@ -543,7 +543,7 @@ NODES_ALONE = tuple(who for who in IDENTITIES if who.node)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
-def test_what_is_decided_is_what_is_done(kind: Kind) -> None:
+def test_decisions_match_the_effects(kind: Kind) -> None:
     run_matrix(PEOPLE, rows_of(kind), 1300)
 
 
@@ -615,7 +615,7 @@ def component_calls(
 @pytest.mark.parametrize(
     "kind", [SECRETS, LEASES, NAMESPACE, NODES, DEPLOYMENTS, WIDGETS], ids=lambda kind: kind.plural
 )
-async def test_components_are_authorized_like_everybody_else(kind: Kind) -> None:
+async def test_components_are_authorized_like_other_clients(kind: Kind) -> None:
     bench = await make_bench()
     failures = []
     for who in PEOPLE:

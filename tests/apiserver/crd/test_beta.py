@@ -85,7 +85,7 @@ async def test_what_only_the_new_version_may_is_refused() -> None:
         )
 
 
-async def test_a_definition_without_a_schema_tells_that_it_is_not_structural() -> None:
+async def test_a_definition_without_a_schema_reports_that_it_is_not_structural() -> None:
     async with run() as api:
         await api.ok("POST", BETA, old_definition())
         crd = await established(api)

@@ -108,7 +108,7 @@ async def test_an_established_definition_stays_when_a_new_name_is_refused() -> N
         assert "shortNames" not in (await api.ok("GET", f"/apis/{GROUP}/v1"))["resources"][1]
 
 
-async def test_groups_of_the_community_tell_whether_they_are_approved() -> None:
+async def test_groups_of_the_community_report_whether_they_are_approved() -> None:
     async with run() as api:
         crd = definition()
         crd["spec"]["group"] = "test.k8s.io"

@@ -33,7 +33,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_waits_gets_the_seats_of_who_leaves() -> None:
+async def test_waiting_requests_get_the_seats_of_finished_ones() -> None:
     async with run() as clock:
         level = made(clock, limit=1)
         assert level.has_room(1)

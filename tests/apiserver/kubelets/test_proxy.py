@@ -81,7 +81,7 @@ async def test_head_keeps_the_length(tmp_path: Path) -> None:
         assert (got.status, got.headers["content-length"]) == (200, "300000")
 
 
-async def test_who_a_name_stands_for(tmp_path: Path) -> None:
+async def test_how_names_are_resolved(tmp_path: Path) -> None:
     async def where(w: World, target: str) -> Any:
         got = await w.ask("GET", target)
         return (
@@ -334,7 +334,7 @@ async def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
             peer.close()
 
 
-async def test_a_body_that_breaks_off_is_no_body(tmp_path: Path) -> None:
+async def test_a_truncated_body_is_an_error(tmp_path: Path) -> None:
     async with run():
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -276,7 +276,7 @@ async def test_what_a_kubelet_says_instead_of_an_upgrade_is_for_the_client(tmp_p
             peer.close()
 
 
-async def test_what_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+async def test_requests_rejected_before_the_kubelet_is_called(tmp_path: Path) -> None:
     async with run(), world(tmp_path) as w:
         await w.node()
         await w.pod()

@@ -124,7 +124,7 @@ async def test_binding_needs_the_rights_or_the_verb_bind() -> None:
         )
 
 
-async def test_what_the_garbage_collector_changes_is_no_grant() -> None:
+async def test_changes_by_the_garbage_collector_grant_nothing() -> None:
     async with run() as api:
         await grant(api, "eve", WRITE_ROLES)
         await api.ok("POST", ROLES, role("strong", rule("get", "secrets")))

@@ -53,7 +53,7 @@ async def pod(api: Api, name: str = "p", **spec: Any) -> dict[str, Any]:
     return made
 
 
-async def test_a_token_speaks_for_its_account_until_it_expires() -> None:
+async def test_a_token_authenticates_its_account_until_it_expires() -> None:
     async with run() as api:
         made = await account(api)
         token = await request(api, expirationSeconds=600)

@@ -23,7 +23,7 @@ PODS = "/api/v1/namespaces/default/pods"
         (None, {b"authorization": b"Bearer forged"}, None, 401),
     ],
 )
-async def test_a_body_is_read_only_for_those_who_may_send_it(
+async def test_a_body_is_read_only_from_clients_that_may_send_it(
     peer: PeerCertificate | None, headers: dict[bytes, bytes], owner: str | None, code: int
 ) -> None:
     api = await start()

@@ -20,7 +20,7 @@ def total(text: str) -> int:
     return sum(int(line.rpartition(" ")[2]) for line in lines)
 
 
-def test_what_the_server_does_not_serve_is_no_label() -> None:
+def test_paths_that_are_not_served_do_not_become_labels() -> None:
     metrics = ApiServerMetrics(ResourceRegistry().is_served)
     for number in range(500):
         record(metrics, "GET", f"/apis/g{number}.example.com/v1/things/{number}")

@@ -190,7 +190,7 @@ def _wrong(**changes: Any) -> Callable[[Json], bytes]:
     ],
 )
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-async def test_answers_that_are_not_taken(sort: str, behave: Any, why: str, policy: str) -> None:
+async def test_invalid_responses(sort: str, behave: Any, why: str, policy: str) -> None:
     async with run() as api:
         endpoint = await Endpoint(behave).start()
         await install(api, sort, hook(endpoint.config(), failurePolicy=policy))
@@ -451,7 +451,7 @@ async def test_order_and_reinvocation() -> None:
             endpoint.stop()
 
 
-async def test_validating_webhooks_are_asked_at_once() -> None:
+async def test_validating_webhooks_are_called_in_parallel() -> None:
     async with run() as api:
         met = asyncio.Barrier(3)
 

@@ -32,7 +32,7 @@ def anyio_backend() -> Backend:
     return UVLOOP
 
 
-async def test_subresources_show_what_travels_there() -> None:
+async def test_the_object_in_reviews_of_subresources() -> None:
     async with run() as api:
 
         def behave(review: Json) -> Json:
@@ -121,7 +121,7 @@ async def test_subresources_show_what_travels_there() -> None:
         endpoint.stop()
 
 
-async def test_configurations_themselves_are_never_asked_about() -> None:
+async def test_webhook_configurations_are_not_reviewed() -> None:
     async with run() as api:
         down = {"url": "https://127.0.0.1:1/x"}
         everything = [
@@ -156,7 +156,7 @@ async def test_a_slow_webhook_costs_its_timeout_and_the_request_its_own() -> Non
         endpoint.stop()
 
 
-async def test_a_webhook_that_crashes_in_mid_call() -> None:
+async def test_a_webhook_that_crashes_during_a_call() -> None:
     async with run() as api:
         endpoint = await Endpoint(lambda _r: None).start()
         await install(api, "mutating", hook(endpoint.config(), failurePolicy="Ignore"))

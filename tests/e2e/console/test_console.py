@@ -323,7 +323,7 @@ def test_markup_in_objects_is_only_text(
     assert page.evaluate("document.querySelectorAll('script:not([src])').length") == 0
 
 
-def test_a_user_without_rights_is_told(
+def test_a_user_without_permissions_gets_the_reason(
     new_page: Callable[..., Any], mixed_kubectl: Kubectl, mixed_cluster: Any, namespace: str
 ) -> None:
     kubeconfig = mixed_cluster.kubeconfig.with_name(f"{namespace}.kubeconfig")

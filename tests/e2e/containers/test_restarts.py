@@ -139,7 +139,7 @@ def _started_again(space: Space, name: str, count: int) -> None:
     space.ready(f"pod/{name}")
 
 
-def test_a_script_that_serves_goes_on(own: Cluster, space: Space) -> None:
+def test_a_script_that_serves_keeps_running(own: Cluster, space: Space) -> None:
     """PowerShell's two halves are in the container, and in no other process."""
     script = (
         "$l = New-Object System.Net.HttpListener; $l.Prefixes.Add('http://*:80/'); "

@@ -210,7 +210,7 @@ def _archive(outside: str) -> bytes:
     return data.getvalue()
 
 
-def test_cp_from_a_container_that_lies(ns: Space, tmp_path: Path) -> None:
+def test_cp_from_a_container_with_a_forged_archive(ns: Space, tmp_path: Path) -> None:
     """CVE-2019-1002101, CVE-2019-11246, CVE-2019-11249: the container's tar sends links and paths
     that lead elsewhere.
     """

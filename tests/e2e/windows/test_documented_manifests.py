@@ -168,7 +168,7 @@ def test_managed_service_accounts(default_place: Place) -> None:
         place("delete", "gmsacredentialspecs", "gmsa-webapp1")
 
 
-def test_managed_service_accounts_are_for_those_who_may_use_them(
+def test_managed_service_accounts_need_the_use_permission(
     place: Place, default_place: Place
 ) -> None:
     default_place.apply("gmsa-credspec", "gmsa-role")

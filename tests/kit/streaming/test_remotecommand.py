@@ -196,7 +196,7 @@ def test_the_client_goes_away(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_server_that_breaks_off_is_no_success(wire: str) -> None:
+def test_a_lost_connection_is_not_a_success(wire: str) -> None:
     pair = Pair(wire, ALL)
     pair.server.write(STDOUT, b"x")
     pair.take("client")
@@ -207,7 +207,7 @@ def test_a_server_that_breaks_off_is_no_success(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", HAS_STATUS)
-def test_a_server_tells_why_it_closes(wire: str) -> None:
+def test_a_server_reports_why_it_closes(wire: str) -> None:
     pair = Pair(wire, ALL)
     pair.server.close("the node is gone")
     finished = pair.take("client")[-2]

@@ -209,7 +209,7 @@ def test_unsafe_sysctls_can_be_allowed() -> None:
         admission(allowed_unsafe_sysctls=("vm.swappiness",))
 
 
-def test_the_eviction_manager_speaks_first() -> None:
+def test_the_eviction_manager_decides_first() -> None:
     no = PodRejection("Evicted", "The node had condition: [MemoryPressure]. ")
     assert admission(evicting=lambda pod: no)[0].admit(pod("a", {"cpu": "9"}), []) == no
 

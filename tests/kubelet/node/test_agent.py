@@ -197,7 +197,7 @@ async def test_the_status_is_written_when_it_changes_and_every_five_minutes(
         ]
 
 
-async def test_amounts_that_the_api_writes_in_another_way_are_no_change(
+async def test_quantities_in_another_notation_are_not_a_change(
     play: ContextFactory,
 ) -> None:
     async with play() as plane:

@@ -13,7 +13,7 @@ NEW = replace(OLD, version="v1.36.4")
 TWO = RuntimeVersion("containerd", "2.1.4-sim")
 
 
-def test_a_node_of_1_20_tells_nothing() -> None:
+def test_a_node_of_1_20_reports_no_features() -> None:
     assert node_feature_fields(OLD, TWO, linux=True) == {}
     assert kube_proxy_version(OLD) == "v1.20.15"
 

@@ -172,7 +172,7 @@ async def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_cou
         ]
 
 
-async def test_a_pod_that_is_already_going_is_not_found_dead() -> None:
+async def test_a_terminating_pod_is_not_probed() -> None:
     async with play() as node:
         node.runtime.commands = [BAD]
         web = Watched(node, startupProbe=probe(), livenessProbe=probe())

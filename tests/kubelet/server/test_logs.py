@@ -126,7 +126,7 @@ def test_a_line_without_end_is_not_read_as_a_whole(tmp_path: Path) -> None:
     assert len(pieces) > 50 and peak < 16 << 20
 
 
-def test_reading_goes_on_where_it_stopped_and_through_rotation() -> None:
+def test_reading_continues_where_it_stopped_and_through_rotation() -> None:
     host = LinuxHost("n", VirtualClock())
     reader = LogReader("/log", LogOptions(follow=True))
     host.files.write("/log", THREE)

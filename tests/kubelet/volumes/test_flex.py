@@ -464,7 +464,7 @@ def test_a_driver_that_fails_makes_the_mount_fail(
 @pytest.mark.parametrize(
     "answer", ['{"status": "Failure"}', "nonsense", (1, ""), OSError(8, "Exec format error")]
 )
-def test_a_driver_whose_init_fails_is_no_driver(answer: Any) -> None:
+def test_a_driver_whose_init_fails_is_not_used(answer: Any) -> None:
     machine = Machine()
     Program(machine, init=answer)
     with pytest.raises(

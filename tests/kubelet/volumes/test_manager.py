@@ -374,7 +374,7 @@ def test_an_empty_directory_outlives_containers_and_kubelets(system: str, medium
     machine.run(machine.volumes.unmount(UID))
 
 
-def test_a_secret_lies_in_memory_on_linux_and_in_clear_text_on_the_disk_of_windows() -> None:
+def test_a_secret_is_in_memory_on_linux_and_in_clear_text_on_the_disk_of_windows() -> None:
     for system, on_disk in (("linux", False), ("windows", True)):
         machine = Machine(system)
         machine.api.put("secrets", "tok", {"data": {"k": b64encode(b"x" * 50_000).decode()}})

@@ -349,7 +349,7 @@ async def test_huge_pages_are_not_there(node: Any) -> None:
 
 @pytest.mark.windows("RES-01", "RES-04", "WIN-RES-008")
 @flavours
-async def test_pods_are_no_cgroups_and_nothing_turns_the_job_object_off(
+async def test_pods_are_not_cgroups_and_the_job_object_cannot_be_disabled(
     node: Any, flavour: str
 ) -> None:
     async with node("windows", flavour=flavour) as node:

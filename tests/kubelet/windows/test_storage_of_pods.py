@@ -263,9 +263,7 @@ async def test_host_path(node: Any, flavour: str) -> None:
         ),
     ],
 )
-async def test_what_linux_has_in_a_path_is_not_there(
-    node: Any, path: str, kind: str, text: str
-) -> None:
+async def test_linux_paths_do_not_exist(node: Any, path: str, kind: str, text: str) -> None:
     async with node("windows") as node:
         source = {"name": "v", "hostPath": {"path": path, "type": kind}}
         await node.create("p", volumes=[source], containers=[container(volumeMounts=at("C:\\x"))])
@@ -300,7 +298,7 @@ async def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: s
 @pytest.mark.windows("LSTO-16", "API-45", "API-46", "WIN-STO-009")
 @flavours
 @pytest.mark.parametrize("medium", ["", "Memory"])
-async def test_an_empty_dir_lies_on_disk_whatever_its_medium(
+async def test_an_empty_dir_is_on_disk_with_any_medium(
     node: Any, flavour: str, medium: str
 ) -> None:
     async with node("windows", flavour=flavour) as node:
@@ -379,7 +377,7 @@ async def test_secrets_are_written_in_clear_text_on_the_nodes_volume(
 
 
 @pytest.mark.windows("WIN-STO-020", "API-43")
-async def test_an_update_replaces_the_link_by_removing_and_making_it(
+async def test_an_update_removes_and_recreates_the_link(
     node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with node("windows") as node:

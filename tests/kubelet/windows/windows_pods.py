@@ -53,7 +53,7 @@ def stubborn(heard: list[str]) -> dict[str, Any]:
 def container(
     *command: str, name: str = "c", image: str = SERVERCORE, **more: Any
 ) -> dict[str, Any]:
-    """It waits for ever unless the test gives it something else to do."""
+    """It waits forever unless the test gives it something else to do."""
     return {"name": name, "image": image, "command": list(command or WAIT), **more}
 
 

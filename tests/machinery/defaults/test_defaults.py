@@ -100,7 +100,7 @@ def test_pod() -> None:
     }
 
 
-def test_what_the_pod_says_stays() -> None:
+def test_values_in_the_pod_are_kept() -> None:
     printed = {
         "dnsPolicy": "None",
         "restartPolicy": "Never",

@@ -78,7 +78,7 @@ def test_newer_releases_know_time_zones(schedule: str, message: str) -> None:
     assert check_schedule(schedule, zoned=True) == message
 
 
-def test_a_step_is_no_star_in_newer_releases() -> None:
+def test_a_step_is_not_a_star_in_newer_releases() -> None:
     fields, _ = parse_zoned_cron("0 0 */2 * 1")
     older = parse_cron("0 0 */2 * 1")
     assert isinstance(fields, tuple) and isinstance(older, tuple)

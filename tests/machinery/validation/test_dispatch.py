@@ -54,7 +54,7 @@ def test_metadata_is_judged_in_common_and_by_the_kind() -> None:
     assert [error.field for error in errors] == ["metadata.uid", "metadata.uid"]
 
 
-def test_common_rules_speak_only_when_the_kind_is_silent() -> None:
+def test_common_rules_report_only_when_the_kind_reports_nothing() -> None:
     budget = BY_KEY["policy/PodDisruptionBudget"]
     assert [error.field for error in validation.validate_create(budget, _map(name="a/b"))] == [
         "metadata.name"

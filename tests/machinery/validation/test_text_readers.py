@@ -72,5 +72,5 @@ def test_formats(name: str, good: str, bad: str) -> None:
     assert check(good) and not check(bad)
 
 
-def test_an_unknown_format_is_no_check() -> None:
+def test_an_unknown_format_is_not_checked() -> None:
     assert format_check("int32") is None

@@ -140,7 +140,7 @@ async def test_a_service_starts_what_it_needs_and_cannot_lose_it() -> None:
         assert await _refusal(machine.services.start("b")) == 1075
 
 
-async def test_a_program_that_is_no_service_is_ended_after_thirty_seconds() -> None:
+async def test_a_program_that_is_not_a_service_is_ended_after_thirty_seconds() -> None:
     async with run() as machine:
         machine.mute = True
         starting = asyncio.ensure_future(_refusal(machine.services.start("a")))
@@ -151,7 +151,7 @@ async def test_a_program_that_is_no_service_is_ended_after_thirty_seconds() -> N
         assert machine.launched[0].code.done()
 
 
-async def test_a_program_that_ends_at_once_has_not_answered() -> None:
+async def test_a_program_that_ends_at_once_fails_to_start() -> None:
     async with run() as machine:
         machine.stillborn = True
         assert await _refusal(machine.services.start("b")) == 1068  # because of what it needs
@@ -175,7 +175,7 @@ async def test_a_service_that_fails_is_started_again_as_its_recovery_says() -> N
         assert (a.state, len(machine.launched)) == ("STOPPED", 3)
 
 
-async def test_who_stops_a_service_does_not_make_it_fail() -> None:
+async def test_stopping_a_service_is_not_a_failure() -> None:
     async with run() as machine:
         machine.services.get("a").recovery = (("restart", 1000),)
         await machine.services.start("a")

@@ -55,7 +55,7 @@ def test_subnet_env() -> None:
         (ENV.replace(b"10.244.1.1/24", b"10.244.1.1"), "invalid CIDR address: 10.244.1.1"),
     ],
 )
-def test_subnet_env_that_is_no_good(data: bytes, text: str) -> None:
+def test_invalid_subnet_env(data: bytes, text: str) -> None:
     with pytest.raises(CniError) as caught:
         read_subnet(data, PATH)
     assert str(caught.value) == text

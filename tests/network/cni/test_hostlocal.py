@@ -110,7 +110,7 @@ def test_the_files_are_the_truth(node: Any) -> None:
     assert not node.files.exists(f"{FOLDER}/10.1.2.3")
 
 
-def test_the_search_goes_on_after_the_last_one(node: Any) -> None:
+def test_the_search_continues_after_the_last_address(node: Any) -> None:
     assert node.add(SMALL, "a")["ips"][0]["address"] == "10.1.2.2/29"
     node.call("DEL", SMALL, "a")
     assert node.add(SMALL, "a")["ips"][0]["address"] == "10.1.2.3/29"

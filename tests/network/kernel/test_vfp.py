@@ -255,7 +255,7 @@ def test_an_endpoint_that_is_gone_has_no_port() -> None:
     assert port not in compiled(cluster)[0].devices
 
 
-def test_chains_of_balancers_that_have_not_changed_are_not_made_again() -> None:
+def test_chains_of_unchanged_balancers_are_not_rebuilt() -> None:
     cluster = two_pods()
     cluster.service("other", "10.96.0.20", ["far"])
     made = compiler(cluster)

@@ -45,7 +45,7 @@ async def talk(near: socket.socket, far: socket.socket) -> None:
     far.close()
 
 
-async def test_a_connection_and_who_the_server_sees() -> None:
+async def test_a_connection_and_the_source_address_that_the_server_sees() -> None:
     net = Net()
     net.serve("w3")
     net.cluster.service("web", VIP, ["w3"])

@@ -452,7 +452,7 @@ def test_firewall_of_a_linux_node_sees_what_is_bridged() -> None:
     assert (found.outcome, found.reason, found.explanation) == ("dropped", "policy", "blocked")
 
 
-def test_ends_that_are_no_arrival() -> None:
+def test_paths_that_do_not_arrive() -> None:
     cluster = peopled()
     unserved = cluster.walk("w1", "w2", 81, listening=lambda *_: False)
     assert (unserved.outcome, unserved.reason) == ("refused", "no-listener")

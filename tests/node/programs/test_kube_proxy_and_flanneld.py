@@ -283,7 +283,7 @@ async def test_an_old_kube_proxy_with_another_name_deletes_the_pods_endpoints(
 
 
 @pytest.mark.windows("TRB-27", "TRB-28", "TRB-92", "TRB-94", "TRB-96", "TRB-97", "TRB-98", "TRB-99")
-async def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
+async def test_routes_stay_without_flanneld_and_a_restarted_one_updates_them() -> None:
     async with play() as world:
         before = world.routes()
         await world.stop("flanneld")

@@ -386,7 +386,7 @@ async def test_a_full_disk_can_still_be_read() -> None:
         assert world.binaries.running("kubelet") is None
 
 
-async def test_a_reboot_ends_what_people_started() -> None:
+async def test_a_reboot_ends_programs_started_by_hand() -> None:
     async with play() as world:
         printed = await world.relaunch(
             "kubelet", "--max-pods=3", "--pod-infra-container-image=nope/nope:404"

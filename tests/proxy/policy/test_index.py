@@ -165,7 +165,7 @@ def test_ten_thousand_pods_and_a_hundred_policies() -> None:
     assert len(index.isolation(("ns-7", "p-7")).ingress[0].peers) == 100  # type: ignore[arg-type, index]
 
 
-def test_a_pod_is_isolated_before_its_status_tells_its_address() -> None:
+def test_a_pod_is_isolated_before_its_status_has_an_address() -> None:
     index = PolicyIndex()
     index.put_policy(policy("deny", {}, inside="a", policyTypes=["Egress"]))
     pending = pod("k", "", {"app": "x"}, namespace="a", node="n")

@@ -65,7 +65,7 @@ def guarded() -> Iterator[Guarded]:
     made.lab.close()
 
 
-def test_who_reaches_whom(guarded: Guarded) -> None:
+def test_which_pods_can_connect(guarded: Guarded) -> None:
     guarded.apply()
     assert [guarded.asks(who) for who in ("db", "other", "node")] == ["web"] * 3
     only_db = policy(

@@ -305,5 +305,5 @@ def test_pods_with_the_same_rules_share_a_chain_and_peers_are_elements() -> None
     assert after.maps == table.maps
 
 
-def test_no_isolated_pod_is_no_table() -> None:
+def test_without_isolated_pods_there_is_no_table() -> None:
     assert policy_table("ip", [(p, OPEN) for p in SEEN]) is None

@@ -74,6 +74,6 @@ def test_anything_is_a_message_or_is_refused(packet: bytes) -> None:
     assert dns.parse_raw_dns(dns.pack_raw_dns(message)) == message
 
 
-def test_an_answer_is_no_query() -> None:
+def test_an_answer_is_not_a_query() -> None:
     with pytest.raises(dns.BadDnsMessage, match="should be a query"):
         dns.wants_suffix(dns.parse_raw_dns(ANSWER))

@@ -68,7 +68,7 @@ class World:
 
 
 @in_loop
-async def test_a_connection_goes_on_to_a_pod_with_the_nodes_address() -> None:
+async def test_a_connection_to_a_pod_has_the_source_address_of_the_node() -> None:
     world = World()
     world.echo("10.244.1.5")
     world.tracker.put_service(

@@ -86,7 +86,7 @@ def test_endpoints(endpoint: str, platform: str, found: RuntimeEndpoint) -> None
         ),
     ],
 )
-def test_what_is_no_endpoint(endpoint: str, platform: str, why: str) -> None:
+def test_invalid_endpoints(endpoint: str, platform: str, why: str) -> None:
     with pytest.raises(RuntimeEndpointError) as problem:
         parse_runtime_endpoint(endpoint, platform)
     assert str(problem.value) == why

@@ -31,7 +31,7 @@ def test_versions_of_the_interface(tmp_path: Path) -> None:
         asyncio.run(main(()))
 
 
-async def test_the_runtime_is_away_and_comes_back_older(tmp_path: Path) -> None:
+async def test_the_runtime_restarts_with_an_older_version(tmp_path: Path) -> None:
     fake = FakeCri(("v1",))
     client = CriClient(f"unix://{tmp_path}/s")
     with pytest.raises(RuntimeFailure) as away:

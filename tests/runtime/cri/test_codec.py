@@ -80,7 +80,7 @@ def test_numbers_may_come_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"\x0a", b"\x0a\x05x", b"\x08\x80", b"\x0c"])
-def test_what_is_no_message(raw: bytes) -> None:
+def test_invalid_messages(raw: bytes) -> None:
     with pytest.raises(MalformedProtobuf):
         codec.decode("PodSandboxMetadata", raw)
 

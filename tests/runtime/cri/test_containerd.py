@@ -170,7 +170,7 @@ async def test_a_slow_client_holds_up_the_command(bench: ContextFactory) -> None
         assert sum(len(data) for _, data in printed) == 8000000
 
 
-async def test_images_of_which_a_registry_knows_who_may_have_them(bench: ContextFactory) -> None:
+async def test_images_of_a_registry_with_authentication(bench: ContextFactory) -> None:
     async with bench() as b:
         name = "registry.test/private/busybox:1"
         with pytest.raises(RuntimeFailure, match=f'failed to pull and unpack image "{name}"'):
@@ -190,7 +190,7 @@ async def test_images_of_which_a_registry_knows_who_may_have_them(bench: Context
         assert b.runtime.image(name) is None
 
 
-async def test_who_and_where_a_process_is(bench: ContextFactory) -> None:
+async def test_user_and_working_directory_of_a_process(bench: ContextFactory) -> None:
     async with bench() as b:
         sandbox = await b.sandbox(
             linux=LinuxSandbox(share_processes=True, sysctls={"net.core.somaxconn": "99"})

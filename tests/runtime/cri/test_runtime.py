@@ -35,7 +35,7 @@ Scenario = Callable[[CriRuntime, FakeCri, VirtualClock], Awaitable[None]]
 # --------------------------------------------------------------------------------------------------
 
 
-async def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
+async def test_the_request_for_a_sandbox(tmp_path: Path) -> None:
     config = replace(
         SANDBOX,
         attempt=2,
@@ -100,7 +100,7 @@ async def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
         assert found.ips == ()  # the node's network
 
 
-async def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
+async def test_the_request_for_a_container(tmp_path: Path) -> None:
     linux = LinuxContainer(
         resources=LinuxResources(100000, 50000, 512, 1 << 20, -998, {"3MB": 0, "5MB": 5}),
         privileged=True,
@@ -256,7 +256,7 @@ async def test_control_groups_of_systemd(tmp_path: Path) -> None:
         assert parent == "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice"
 
 
-async def test_commands_and_patience(tmp_path: Path) -> None:
+async def test_commands_and_timeouts(tmp_path: Path) -> None:
     async with play(tmp_path) as (runtime, fake, _clock):
         fake.answers["ExecSync"] = lambda request: {"stdout": b"out", "exit_code": 3}
         assert await runtime.exec_sync("c", ["a", "b"], 1.2) == (b"out", b"", 3)
@@ -289,7 +289,7 @@ async def test_commands_and_patience(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-async def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
+async def test_changes_in_the_runtime_produce_events(tmp_path: Path) -> None:
     async with play(tmp_path) as (runtime, fake, clock):
         heard: list[RuntimeEvent] = []
         end = runtime.subscribe(heard.append)
@@ -336,7 +336,7 @@ async def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
         assert heard == []
 
 
-async def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path) -> None:
+async def test_a_container_that_starts_and_ends_between_two_polls(tmp_path: Path) -> None:
     async with play(tmp_path) as (runtime, fake, clock):
         heard: list[RuntimeEvent] = []
         sandbox = await runtime.run_sandbox(SANDBOX)
@@ -356,7 +356,7 @@ async def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path)
         ]
 
 
-async def test_a_look_that_fails_in_part(tmp_path: Path) -> None:
+async def test_a_poll_that_fails_partially(tmp_path: Path) -> None:
     async with play(tmp_path) as (runtime, fake, clock):
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
@@ -414,7 +414,7 @@ async def test_a_container_that_ends_before_its_start_is_written_down(tmp_path: 
         assert (found.created_at, found.started_at, found.finished_at) == (2.0, 6.0, 6.0)
 
 
-async def test_what_was_there_before(tmp_path: Path) -> None:
+async def test_existing_containers_at_the_start(tmp_path: Path) -> None:
     fake = FakeCri()
 
     async with play(tmp_path, fake) as (runtime, fake, _):

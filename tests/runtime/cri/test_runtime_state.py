@@ -43,7 +43,7 @@ async def test_conditions(tmp_path: Path) -> None:
         assert runtime.status().runtime_reason == "Unknown"
 
 
-async def test_it_is_away_for_a_while(tmp_path: Path) -> None:
+async def test_the_runtime_is_unavailable_for_a_while(tmp_path: Path) -> None:
     async with play(tmp_path) as (runtime, fake, clock):
         await runtime.run_sandbox(SANDBOX)
 
@@ -63,7 +63,7 @@ async def test_it_is_away_for_a_while(tmp_path: Path) -> None:
         assert runtime.status() == RuntimeStatus()
 
 
-async def test_it_is_not_there(tmp_path: Path) -> None:
+async def test_the_runtime_does_not_exist(tmp_path: Path) -> None:
     runtime = CriRuntime(VirtualClock(), f"unix://{tmp_path}/nothing")
     with pytest.raises(RuntimeFailure, match="Error while dialing dial unix"):
         await runtime.start()

@@ -86,7 +86,7 @@ async def test_a_pull_brings_the_image_once(play: ContextFactory) -> None:
         assert [r.method for r in registry.requests[before:]] == ["HEAD"]
 
 
-async def test_who_asks_for_the_same_waits_and_layers_come_three_at_a_time(
+async def test_equal_pulls_share_a_download_and_three_layers_are_pulled_at_a_time(
     play: ContextFactory,
 ) -> None:
     async with play() as (service, registry):
@@ -148,7 +148,7 @@ async def test_cuts_at_random_end_in_the_right_bytes(
             assert any("range" in r.headers for r in registry.requests)
 
 
-async def test_a_download_goes_on_where_an_earlier_process_was_killed(
+async def test_a_download_continues_where_an_earlier_process_was_killed(
     play: ContextFactory,
 ) -> None:
     async with play() as (service, registry):

@@ -169,7 +169,7 @@ async def test_a_service_is_described_step_by_step() -> None:
 
 
 @pytest.mark.windows("TRB-13")
-async def test_who_depends_on_a_service_goes_before_it() -> None:
+async def test_dependent_services_are_stopped_first() -> None:
     login = Login()
     await login("sc.exe config kube-proxy depend= kubelet")
     refused = await login("Stop-Service kubelet")
@@ -224,7 +224,7 @@ async def test_services_of_a_machine_that_was_switched_off_are_those_that_run_th
     ] * 3
 
 
-async def test_services_that_people_have_changed_are_started_at_boot_as_they_are_then() -> None:
+async def test_changed_services_are_started_at_boot_with_their_new_configuration() -> None:
     login = Login()
     await login(
         "Stop-Service kubelet; sc.exe delete kubelet; nssm install kubelet C:\\k\\kubelet.exe --v=9"

@@ -111,9 +111,7 @@ async def test_a_variable_of_the_process_is_for_what_it_starts() -> None:
     assert (await printed).code == 3
 
 
-async def test_a_program_in_the_foreground_ends_with_who_logged_in_and_one_in_a_window_does_not() -> (
-    None
-):
+async def test_a_foreground_program_ends_with_the_session_and_one_in_a_window_does_not() -> None:
     login = Login()
     await login("Stop-Service kubelet; Stop-Service kube-proxy")
     await login(
@@ -151,7 +149,7 @@ async def test_control_c_ends_the_command_and_not_the_shell() -> None:
 
 
 @pytest.mark.parametrize("os", ["linux", "windows"])
-async def test_who_is_logged_in_goes_with_the_machine(os: Literal["linux", "windows"]) -> None:
+async def test_sessions_end_with_the_machine(os: Literal["linux", "windows"]) -> None:
     login = Login() if os == "windows" else None
     place = login.rig if login is not None else rig.make("linux", start=start_program)
     shell = place.runtime.login(

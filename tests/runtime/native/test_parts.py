@@ -213,7 +213,7 @@ def test_a_log_that_was_replaced_by_a_link_is_not_opened_again(tmp_path: Path) -
         ),
     ],
 )
-def test_runcs_words_are_those_that_people_know(printed: str, expected: str) -> None:
+def test_runc_errors_are_reworded(printed: str, expected: str) -> None:
     assert runc.reword_runc_error(printed) == expected
 
 

@@ -27,7 +27,7 @@ def users(tmp_path: Path) -> StartBench:
     return bench_starter("oci", tmp_path)
 
 
-async def test_root_is_no_user_of_the_machine(users: StartBench) -> None:
+async def test_root_is_an_unprivileged_user_of_the_machine(users: StartBench) -> None:
     async with users() as b:
         sandbox = await b.sandbox()
         look = (
@@ -115,7 +115,9 @@ async def test_streams_shared_memory_and_network(users: StartBench) -> None:
 @pytest.mark.parametrize(
     "shared", ["host_network", "host_pid", "host_ipc", "host_users", "privileged"]
 )
-async def test_who_shares_with_the_node_has_its_users(users: StartBench, shared: str) -> None:
+async def test_containers_that_share_host_namespaces_have_the_users_of_the_node(
+    users: StartBench, shared: str
+) -> None:
     async with users() as b:
         sandbox = await b.sandbox(linux=LinuxSandbox(**{shared: True}))
         fields = (

@@ -88,7 +88,7 @@ async def test_a_slow_client_holds_up_output() -> None:
     assert (printed, drained.done(), waited.result()) == ([("stdout", b"1")], True, 0)
 
 
-async def test_who_leaves_ends_his_command_and_no_container() -> None:
+async def test_a_client_that_disconnects_ends_its_command_and_not_the_container() -> None:
     r = rig.make()
     main = await r.container("ignore")
     process, _ = await r.exec(main, "ignore")

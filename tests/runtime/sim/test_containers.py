@@ -373,7 +373,7 @@ async def test_removal_takes_everything_along() -> None:
     assert list(r.host.accounts) == [r.host.system]
 
 
-async def test_two_who_stop_wait_for_the_same_end() -> None:
+async def test_two_stop_calls_wait_for_the_same_end() -> None:
     r = rig.make()
     main = await r.container("ignore")
     stops = [asyncio.ensure_future(r.runtime.stop_container(main, grace)) for grace in (9, 3)]

@@ -210,7 +210,7 @@ async def test_an_account_of_the_image_runs_its_container_and_an_unknown_one_doe
 
 
 @pytest.mark.windows("API-06", "LSTO-09")
-async def test_access_control_lists_decide_who_reads_and_writes() -> None:
+async def test_access_control_lists_control_reads_and_writes() -> None:
     async with run():
         windows = Windows()
         windows.host.files.mkdir(r"C:\data")

@@ -34,7 +34,7 @@ from transom.runtime.wine.platform import WinePlatform
 _MIB = 1 << 20
 
 
-def test_cmd_tells_its_build_and_gets_the_words_of_its_line(box: Make) -> None:
+def test_cmd_reports_its_build_and_receives_its_arguments(box: Make) -> None:
     code, out, _ = (
         box("cmd", "/c", "ver & echo one  two & echo %A%", env=(("a", "x y"),))
         .create()
@@ -142,7 +142,7 @@ def test_all_processes_receive_shutdown(
     assert (ended & 0xFFFFFFFF, out.splitlines()) == (code, printed)
 
 
-def test_who_does_not_leave_is_killed(box: Make) -> None:
+def test_a_program_that_does_not_exit_is_killed(box: Make) -> None:
     made = box(PROBE, "wait", "stay").create().start()
     assert made.line() == "ready"
     made.signal(15)
@@ -442,7 +442,7 @@ def browser(
     made.remove()
 
 
-def test_ipconfig_tells_the_name_servers(box: Make) -> None:
+def test_ipconfig_shows_the_name_servers(box: Make) -> None:
     dns = DnsConfig(servers=("10.96.0.10", "1.1.1.1"), searches=("ns.svc.cluster.local",))
     made = box(PROBE, "wait", "end", dns=dns).create().start()
     code, out = made.exec("ipconfig", "/all")
@@ -504,7 +504,7 @@ def test_without_helpers_less_works_but_containers_run(
     assert made.create().start().result()[:2] == (300 % 256, "b\r\n")
 
 
-def test_a_main_process_that_is_killed_has_not_succeeded(box: Make) -> None:
+def test_a_killed_main_process_is_a_failure(box: Make) -> None:
     made = box("cmd", "/c", "ping -t localhost").create().start()
     assert made.line() == "" and made.line().startswith("Pinging")
     [shell] = _named(made, "cmd")

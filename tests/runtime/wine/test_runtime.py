@@ -105,7 +105,9 @@ async def test_a_server_is_reached_asked_measured_and_stopped(play: ContextFacto
         assert b.printed(made) == ["ready", "event 6", "bye"]
 
 
-async def test_who_ignores_the_shutdown_is_killed_after_the_grace(play: ContextFactory) -> None:
+async def test_a_program_that_ignores_the_shutdown_is_killed_after_the_grace_period(
+    play: ContextFactory,
+) -> None:
     async with play() as b:
         made = await b.run((PROBE, "wait", "stay"), mounts=APP)
         await b.until(lambda: b.printed(made) == ["ready"])

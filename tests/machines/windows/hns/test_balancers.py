@@ -190,7 +190,7 @@ def test_routes(hns: HostNetworkService, net: str) -> None:
     assert hns.users(a) == []
 
 
-def test_thousands_are_no_trouble(hns: HostNetworkService, net: str) -> None:
+def test_thousands_of_load_balancers(hns: HostNetworkService, net: str) -> None:
     ids = [remote(hns, net, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}") for n in range(70000, 75000)]
     for n in range(1000):
         hns.create("loadbalancer", balancer(ids[n : n + 64], f"10.96.{n >> 8}.{n & 255}"))

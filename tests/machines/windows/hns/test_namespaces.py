@@ -52,7 +52,7 @@ def test_endpoints_are_in_one_namespace(hns: HostNetworkService) -> None:
     assert "Resources" not in hns.namespaces[one]
 
 
-def test_who_cannot_come_in(hns: HostNetworkService) -> None:
+def test_endpoints_that_cannot_be_added(hns: HostNetworkService) -> None:
     net = made_network(hns)
     space = hns.create("namespace", {"Type": "Host"})["ID"]
     far = remote(hns, net, "10.244.2.5")

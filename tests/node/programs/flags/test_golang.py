@@ -147,7 +147,7 @@ def test_what_pflag_refuses(argv: list[str], text: str) -> None:
     assert str(refused.value) == text
 
 
-def test_words_that_are_no_flags() -> None:
+def test_arguments_that_are_not_flags() -> None:
     assert parse_pflag(TABLE, ["a", "--dry", "b", "--", "--name=x"]).arguments == [
         "a",
         "b",

@@ -18,7 +18,7 @@ ROUNDS = 8
 
 
 def exchange(path: str, target: str) -> str:
-    """A shell command: for ever, a directory with a file in it, and a link to somewhere else, under
+    """A shell command that alternates, forever, a directory with a file and a link elsewhere, under
     the same name.
     """
     return (

@@ -58,7 +58,7 @@ def test_scripts(prefix: Path, script: str, code: int, printed: str) -> None:
     assert (half.code, half.output.decode(), half.error.decode()) == (code, printed, "")
 
 
-def test_a_service_manager_that_does_not_answer_is_no_missing_service(prefix: Path) -> None:
+def test_a_service_manager_that_does_not_answer_is_not_a_missing_service(prefix: Path) -> None:
     half = run(prefix, command("Get-Service Spooler"), service_manager_error=1722)
     assert half.code == 1
     assert "Cannot open Service Control Manager on computer '.'." in half.error.decode()
