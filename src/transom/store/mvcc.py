@@ -92,18 +92,20 @@ class MvccState:
     )
 
     def __init__(self, *, max_events: int, max_bytes: int) -> None:
-        self.revision = 1
-        self.compacted = 0
         self.max_events = max_events
         self.max_bytes = max_bytes
+        self.reset()
+
+    def reset(self) -> None:
+        """Becomes empty, at first and for a log that turned out to be damaged during loading."""
+        self.revision = 1
+        self.compacted = 0
         self._buckets: dict[str, _Bucket] = {}
-        self._events: deque[StoreEvent] = (
-            deque()
-        )  # of all buckets; each bucket holds its own share in the same order
+        # The events of all buckets; each bucket holds its own share in the same order.
+        self._events: deque[StoreEvent] = deque()
         self._bytes = 0
-        self._everywhere: dict[
-            str, list[MvccSubscription]
-        ] = {}  # prefixes that are no longer than a bucket's name
+        # The subscriptions of prefixes that are not longer than a bucket's name.
+        self._everywhere: dict[str, list[MvccSubscription]] = {}
         self._garbage: list[int] = []
 
     # Reading
@@ -329,10 +331,6 @@ class MvccState:
         for bucket in self._buckets.values():
             bucket.keys = sorted(bucket.records)
         self._enforce_bounds()
-
-    def reset(self) -> None:
-        """Becomes empty again, for a log that turned out to be damaged during loading."""
-        self.__init__(max_events=self.max_events, max_bytes=self.max_bytes)  # type: ignore[misc]
 
     def _bucket(self, name: str) -> _Bucket:
         bucket = self._buckets.get(name)

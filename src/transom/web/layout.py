@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from transom import __version__
 from transom.http.messages import HttpResponse
 from transom.web.markup import Child, Markup, document, fragment, tag
@@ -104,4 +106,23 @@ def _framed(
     )
     return html_response(
         bare_page(title, frame, scripts=("frame.js", *scripts), csrf=session.csrf), status
+    )
+
+
+def tabs_heading(heading: str, views: Sequence[tuple[str, str]], current: str) -> Markup:
+    """The heading of a page with several views: a tab for each title and path."""
+    tabs = [
+        tag(
+            "a",
+            title,
+            href=path,
+            class_="button",
+            aria_current="page" if path == current else None,
+        )
+        for title, path in views
+    ]
+    return fragment(
+        tag("link", rel="stylesheet", href="/static/why.css"),
+        tag("h1", heading),
+        tag("div", tabs, class_="tabs"),
     )

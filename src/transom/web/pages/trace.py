@@ -14,7 +14,7 @@ from urllib.parse import quote
 from transom.http.messages import Answer
 from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
-from transom.web.layout import page_response
+from transom.web.layout import page_response, tabs_heading
 from transom.web.markup import Child, Markup, fragment, tag
 from transom.web.pages import hns_tree, trace_picture
 from transom.web.routing import Page, PageRequest, Route
@@ -240,24 +240,7 @@ def _reply(document: Mapping[str, Any]) -> Markup | None:
 
 
 def _head(current: str) -> Markup:
-    return fragment(
-        tag("link", rel="stylesheet", href="/static/why.css"),
-        tag("h1", "Trace"),
-        tag(
-            "div",
-            [
-                tag(
-                    "a",
-                    title,
-                    href=path,
-                    class_="button",
-                    aria_current="page" if path == current else None,
-                )
-                for title, path in _VIEWS
-            ],
-            class_="tabs",
-        ),
-    )
+    return tabs_heading("Trace", _VIEWS, current)
 
 
 def _form(

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from transom.http.messages import Answer, parse_query
 from transom.machinery.errors import ApiError
 from transom.web.child_jobs import Job
-from transom.web.layout import page_response
+from transom.web.layout import page_response, tabs_heading
 from transom.web.markup import Child, Markup, fragment, tag, with_code
 from transom.web.pages import fault_switches, scenario_switches, timeline
 from transom.web.responses import json_response, redirect
@@ -37,24 +37,7 @@ _STATES: Final = {"error": "bad", "warning": "warn", "info": ""}
 
 
 def _head(current: str) -> Markup:
-    return fragment(
-        tag("link", rel="stylesheet", href="/static/why.css"),
-        tag("h1", "Why"),
-        tag(
-            "div",
-            [
-                tag(
-                    "a",
-                    title,
-                    href=path,
-                    class_="button",
-                    aria_current="page" if path == current else None,
-                )
-                for title, path in _VIEWS
-            ],
-            class_="tabs",
-        ),
-    )
+    return tabs_heading("Why", _VIEWS, current)
 
 
 # ---- a pod
