@@ -44,7 +44,7 @@ def timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def tell(what: str, seconds: float, goal: float = 0.0) -> bool:
+def report(what: str, seconds: float, goal: float = 0.0) -> bool:
     shown = (
         f"{seconds:.2f} s"
         if seconds >= 1
@@ -71,7 +71,7 @@ def windows() -> bool:
     for n in range(SERVICES):
         pods = ((f"10.{245 + i}.{n // 250}.{n % 250 + 1}", OTHER) for i in range(ENDPOINTS))
         node.put(windows_service(f"s{n}", ip=address(n)), *pods)
-    met = tell("Windows: all services programmed", timed(node.sync), GOALS["programmed"])
+    met = report("Windows: all services programmed", timed(node.sync), GOALS["programmed"])
 
     def change(i: int) -> None:
         node.put_pods("s7", (f"10.250.0.{i + 1}", OTHER))
@@ -79,7 +79,8 @@ def windows() -> bool:
 
     taken = [timed(lambda i=i: change(i)) for i in range(CHANGES)]
     return (
-        tell("Windows: one endpoint changed", statistics.median(taken), GOALS["one change"]) and met
+        report("Windows: one endpoint changed", statistics.median(taken), GOALS["one change"])
+        and met
     )
 
 
@@ -95,9 +96,9 @@ def linux() -> bool:
     for n in range(SERVICES):
         tracker.put_service(service(f"web-{n}", address(n)))
         tracker.put_slice(slices(f"web-{n}", n))
-    met = tell("Linux: all services programmed", timed(proxy.sync), GOALS["programmed"])
+    met = report("Linux: all services programmed", timed(proxy.sync), GOALS["programmed"])
     table = proxy.stack.tables[TABLE]
-    tell("Linux: text of the table", timed(lambda: render_nft_table(table)))
+    report("Linux: text of the table", timed(lambda: render_nft_table(table)))
     kernel = (
         os.geteuid() == 0
         and shutil.which("nft") is not None
@@ -108,7 +109,7 @@ def linux() -> bool:
     if with_kernel is not None:
         text = render_nft_table(table)
         met = (
-            tell(
+            report(
                 "Linux: the kernel has read it",
                 timed(lambda: with_kernel.load(text)),
                 GOALS["programmed"],
@@ -130,7 +131,9 @@ def linux() -> bool:
         applied = nft_snapshot(proxy.stack.tables[TABLE])
     where = "in the kernel" if kernel else "as text"
     met = (
-        tell(f"Linux: one endpoint changed, {where}", statistics.median(taken), GOALS["one change"])
+        report(
+            f"Linux: one endpoint changed, {where}", statistics.median(taken), GOALS["one change"]
+        )
         and met
     )
     if with_kernel is not None:
@@ -162,7 +165,7 @@ def events() -> None:
         tracker.put_service(service(f"web-{n}", address(n)))
         tracker.put_slice(slices(f"web-{n}", n))
     changes = [slices("web-7", n, 1) for n in range(200)]
-    tell(
+    report(
         "tracker: one slice of many",
         timed(lambda: [tracker.put_slice(each) for each in changes]) / len(changes),
     )
@@ -180,7 +183,7 @@ def events() -> None:
         )
         for n in range(PODS)
     ]
-    tell(
+    report(
         f"policies: one of {PODS} pods",
         timed(lambda: [index.put_pod(each) for each in pods]) / PODS,
     )
@@ -197,12 +200,12 @@ def ways() -> bool:
             timed(lambda origin=origin, to=to: cluster.walk(origin, to, record=False))
             for _ in range(200)
         ]
-        tell(f"model: from {origin} to {to} and back", statistics.median(taken))
+        report(f"model: from {origin} to {to} and back", statistics.median(taken))
     known = inventory(cluster)
-    tell_all = [
+    durations = [
         timed(lambda: asyncio.run(run_trace(cluster.world, known, "w1", "web"))) for _ in range(50)
     ]
-    return tell("a trace by name, hop by hop", statistics.median(tell_all), GOALS["trace"])
+    return report("a trace by name, hop by hop", statistics.median(durations), GOALS["trace"])
 
 
 def _people() -> Iterator[tuple[str, str]]:

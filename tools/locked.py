@@ -61,6 +61,6 @@ def without(text: str, names: set[str]) -> str:
     return "".join(kept)
 
 
-if __name__ == "__main__":  # what the first file has and the second has not
+if __name__ == "__main__":  # the packages that only the first file has
     more, base = map(Path, sys.argv[1:3])
     sys.stdout.write(without(more.read_text(), {package.name for package in read_lock(base)}))

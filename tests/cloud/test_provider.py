@@ -51,7 +51,7 @@ def test_a_disk_is_attached_to_one_node_at_a_time(
 ) -> None:
     name = f"{plugin}/vol-1"
     first = run(clock, cloud.attach(name, "a"))
-    assert run(clock, cloud.attach(name, "a")) == first  # again is no error
+    assert run(clock, cloud.attach(name, "a")) == first  # a repeated call is not an error
     with pytest.raises(CloudError) as caught:
         run(clock, cloud.attach(name, "b"))
     assert caught.value.current_node == "a"

@@ -79,7 +79,7 @@ class Remedies:
             self.world.binaries.running("kubelet") is None
             or self.world.binaries.running("kube-proxy") is None
         ):
-            await self.start()  # what start.ps1 has started is no service
+            await self.start()  # what start.ps1 has started is not a service
 
     async def reboot(self) -> None:
         await self.world.pool.reboot("w")

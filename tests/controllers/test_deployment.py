@@ -216,7 +216,7 @@ async def test_a_rollout_without_progress_fails_and_recovers(play: ContextFactor
         await all_ready(plane)
         assert (await condition(plane))[:2] == ("True", "NewReplicaSetAvailable")
         assert (await condition(plane, "Available"))[:2] == ("True", "MinimumReplicasAvailable")
-        # Once complete, a pod that falls over later is no failed rollout.
+        # Once complete, a pod that fails later is not a failed rollout.
         for pod in await pods(plane):
             await report(plane, pod, "Running", ready=False)
         await plane.settle(120)

@@ -152,7 +152,7 @@ async def test_claims_are_made_once_and_stay(play: ContextFactory) -> None:
         await change(plane, replicas=0)
         await change(plane, replicas=1)
         assert await claims(plane) == ["data-db-0", "data-db-1"] and await names(plane) == ["db-0"]
-        # A claim on its way out is no storage.
+        # A terminating claim is not used as storage.
         await plane.client.delete(PODS, "default", "db-0")
         body = {"metadata": {"finalizers": ["example.com/wait"]}}
         await plane.client.patch(PERSISTENT_VOLUME_CLAIMS, "default", "data-db-0", body)

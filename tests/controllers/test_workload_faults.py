@@ -64,7 +64,7 @@ async def test_everything_ends_well(seed: int) -> None:
                 await plane.client.delete(PODS, "default", victim)
         plane.faults.rate = 0.0
         for _ in range(8):
-            await plane.settle(400)  # longer than anybody waits for what never comes
+            await plane.settle(400)  # longer than any expectation lasts
             await all_ready(plane)
         found = {label: await pods(plane, f"app={label}") for label in ("web", "db", "agent")}
         assert {label: len(busy(each)) for label, each in found.items()} == {

@@ -178,7 +178,10 @@ def test_an_event_without_a_state_is_reported_with_its_cause_and_remedy(reason: 
 
 
 CLOUD_OPTIONS = (*DISK_OPTIONS, "offline", "zone", "limit")
-INSTALLED = ("csiProxy", "flexDrivers")  # what a node has or has not, which is no fault
+INSTALLED = (
+    "csiProxy",
+    "flexDrivers",
+)  # what may be installed on a node; a missing one is not a fault
 
 
 def test_every_fault_that_can_be_switched_on_is_in_the_table() -> None:

@@ -33,7 +33,7 @@ from transom.runtime.api import (
 
 
 class FakeRuntime:
-    """Containers run until `exit`; `calls` tells what was asked, `fail` makes the next such call
+    """Containers run until `exit`; `calls` records the calls, `fail` makes the next such call
     fail. With `delay` a call takes that long, and takes place also when no caller waits for it any
     more.
     """

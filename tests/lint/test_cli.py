@@ -22,7 +22,7 @@ FAILS = pod("  volumes: [{name: a, nfs: {server: a, path: /}}]\n")
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".git").mkdir()  # no configuration of anybody else
+    (tmp_path / ".git").mkdir()  # no other configuration file
     monkeypatch.chdir(tmp_path)
 
 

@@ -181,7 +181,7 @@ def test_fields_of_later_releases() -> None:
 
 
 def test_bytes_are_those_of_kubernetes() -> None:
-    """As kubectl sends a config map: fields that are no pointers are there although they are
+    """As kubectl sends a config map: fields that are not pointers are present although they are
     empty.
     """
     meta = b"\x0a\x01a\x12\x00\x1a\x00\x22\x00\x2a\x00\x32\x00\x38\x00\x42\x00"

@@ -33,7 +33,7 @@ def _arguments() -> argparse.Namespace:
         "-v",
         "--verbose",
         action="store_true",
-        help="with --seed: tell every write and every log line",
+        help="with --seed: print every write and every log line",
     )
     return parser.parse_args()
 

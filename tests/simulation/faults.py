@@ -18,7 +18,7 @@ from transom.client.resources import GroupVersionResource
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass
@@ -96,14 +96,14 @@ _RATES = [name for name in Faults.__dataclass_fields__ if name not in ("rng", "o
 class Line:
     """The connection of one process, or of one node."""
 
-    def __init__(self, faults: Faults, name: str, tell: Tell | None = None) -> None:
+    def __init__(self, faults: Faults, name: str, report: Report | None = None) -> None:
         self.faults = faults
         self.name = name
         self.dead = False  # the process is gone
         self.cut = False  # the network is
         self.calls = 0
         self.on_call: Callable[[], None] | None = None
-        self.tell = tell
+        self.report = report
         self._watches: dict[ApiWatch, None] = {}  # in order: a set would be in that of addresses
 
     @property
@@ -199,17 +199,17 @@ class FaultyClient:
             line.calls += 1
             if line.on_call is not None:
                 line.on_call()
-            if line.tell is None:
+            if line.report is None:
                 return await self._faulty(verb, call, args, options)
             what = "" if verb in _READS else self._text(verb, args, options)
             try:
                 result = await self._faulty(verb, call, args, options)
             except (ApiError, OSError) as problem:
                 if what:
-                    line.tell(f"{what}: {problem}")
+                    line.report(f"{what}: {problem}")
                 raise
             if what:
-                line.tell(what)
+                line.report(what)
             return result
 
         return faulty

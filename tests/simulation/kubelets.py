@@ -1,6 +1,6 @@
 """Fake nodes: a machine holds what runs, its kubelet follows the API and reports.
 
-The two are apart because they can be parted: a machine that is cut off keeps its containers, one
+They are separate because a machine that is cut off keeps its containers, one
 that is switched off loses them, and a kubelet that comes back finds what is still there.
 """
 
@@ -109,7 +109,7 @@ class Kubelet:
         self, machine: Machine, client: ApiClient, clock: Clock, rng: random.Random
     ) -> None:
         self._machine = machine
-        machine.unready.clear()  # who would tell this kubelet when that ends
+        machine.unready.clear()  # this kubelet would not be notified of its end
         self._client = client
         self._clock = clock
         self._rng = rng

@@ -37,7 +37,7 @@ class _Selector(selectors.SelectSelector):
             self.loop.now += timeout
             self.turns = 0
         elif self.turns > _MOST_TURNS:
-            self.turns = 0  # everybody is cancelled now, which takes some turns too
+            self.turns = 0  # all tasks are cancelled now, which takes some turns too
             raise Standstill(
                 f"at {self.loop.now:.3f}s something goes on and on without any time passing"
             )

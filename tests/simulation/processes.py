@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from itertools import count
 
-from .faults import Faults, Line, Tell
+from .faults import Faults, Line, Report
 
 # Loop turns that pass between a call and the crash it is chosen for: the server's side of a call
 # has a few awaits too.
@@ -32,14 +32,14 @@ class Process:
         component: Component,
         faults: Faults,
         rng: random.Random,
-        tell: Tell,
+        report: Report,
         line: Callable[[], Line],
     ) -> None:
         self.name = name
         self._component = component
         self._faults = faults
         self._rng = rng
-        self._tell = tell
+        self._report = report
         self._make_line = line
         self.line: Line | None = None
         self._task: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class Process:
         if turns:
             asyncio.get_running_loop().call_soon(self._crash_soon, line, turns - 1)
             return
-        self._tell(f"{self.name} crashes")
+        self._report(f"{self.name} crashes")
         self.crash()
 
     async def _keep(self) -> None:
@@ -107,7 +107,7 @@ class Process:
             if not self._task.cancelled() and (problem := self._task.exception()) is not None:
                 if not isinstance(problem, Resigned):
                     raise RuntimeError(f"{self.name} fell: {problem!r}") from problem
-                self._tell(f"{self.name} does not lead any more")
+                self._report(f"{self.name} does not lead any more")
                 died = True
             if not died:
                 raise RuntimeError(f"{self.name} has ended")

@@ -50,12 +50,12 @@ Step = Callable[[], Awaitable[None]]
 
 class Script:
     def __init__(
-        self, client: ApiClient, clock: Clock, rng: random.Random, tell: Callable[[str], None]
+        self, client: ApiClient, clock: Clock, rng: random.Random, report: Callable[[str], None]
     ) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
-        self._tell = tell
+        self._report = report
         self._numbers = iter(range(1, 10_000))
         self._evictions: set[asyncio.Task[None]] = set()
         # Likelihoods against each other. What makes comes more often at first.
@@ -169,14 +169,14 @@ class Script:
                 if n["metadata"]["name"].startswith("tmp")
             ]
             namespace = self._rng.choice((APP, APP, SMALL, *named))
-        self._tell(
+        self._report(
             f"user creates {resource.plural} {namespace}/{obj['metadata']['name']}: "
             f"{_brief(obj['spec'])}"
         )
         try:
             await self._client.create(resource, namespace, obj)
         except ApiError as problem:
-            self._tell(
+            self._report(
                 f"user is refused: {problem}"
             )  # the quota, or a namespace that has just gone
 
@@ -194,7 +194,7 @@ class Script:
                 if not is_not_found(problem):
                     raise
 
-        self._tell(
+        self._report(
             f"user patches {resource.plural} {meta.get('namespace', '')}/{meta['name']}: {body}"
         )
         await retry_on_conflict(attempt, self._clock, self._rng, _EAGER)
@@ -405,7 +405,7 @@ class Script:
 
     async def _create_namespace(self) -> None:
         name = self._name("tmp")
-        self._tell(f"user creates namespace {name}")
+        self._report(f"user creates namespace {name}")
         await self._client.create(NAMESPACES, "", {"metadata": {"name": name}})
 
     # ---- changing
@@ -494,7 +494,7 @@ class Script:
         resource, obj = found
         meta = obj["metadata"]
         how = self._rng.choice(("Background", "Background", "Foreground", "Orphan"))
-        self._tell(f"user deletes {resource.plural} {meta['namespace']}/{meta['name']}, {how}")
+        self._report(f"user deletes {resource.plural} {meta['namespace']}/{meta['name']}, {how}")
         try:
             await self._client.delete(resource, meta["namespace"], meta["name"], propagation=how)
         except ApiError as problem:
@@ -505,18 +505,18 @@ class Script:
         found = [n for n in await self._all(NAMESPACES) if n["metadata"]["name"].startswith("tmp")]
         if found:
             name = self._rng.choice(found)["metadata"]["name"]
-            self._tell(f"user deletes namespace {name}")
+            self._report(f"user deletes namespace {name}")
             await self._client.delete(NAMESPACES, "", name)
 
     async def _kill(self) -> None:
         found = await self._any(PODS)
         if found is not None:
             meta = found[1]["metadata"]
-            self._tell(f"user deletes pod {meta['namespace']}/{meta['name']}")
+            self._report(f"user deletes pod {meta['namespace']}/{meta['name']}")
             try:
                 await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"])
             except ApiError as problem:
-                self._tell(f"user is refused: {problem}")
+                self._report(f"user is refused: {problem}")
 
     async def _relabel(self) -> None:
         """Take a pod away from its owner, to look at it. It is deleted later, because no controller deletes it."""
@@ -531,7 +531,7 @@ class Script:
             try:
                 await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"])
             except ApiError as problem:
-                self._tell(f"user is refused: {problem}")
+                self._report(f"user is refused: {problem}")
 
         self._spawn(later())
 
@@ -577,11 +577,11 @@ class Script:
             try:
                 await self._client.create_subresource(PODS, namespace, name, "eviction", body)
             except ApiError as problem:
-                self._tell(f"user may not evict pod {namespace}/{name}: {problem}")
+                self._report(f"user may not evict pod {namespace}/{name}: {problem}")
                 if problem.code != 429:
                     return
             else:
-                self._tell(f"user evicted pod {namespace}/{name}")
+                self._report(f"user evicted pod {namespace}/{name}")
                 return
             await self._clock.sleep(5 * self._rng.random())
 

@@ -64,13 +64,13 @@ class Watchdog:
         clock: Clock,
         machines: Sequence[Machine],
         faults: Faults,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._api = api
         self._faults = faults
         self._clock = clock
         self._machines = machines
-        self._tell = tell
+        self._report = report
         self.violations: list[str] = []
         self.digest = hashlib.sha256()
         self.commits = 0
@@ -96,7 +96,7 @@ class Watchdog:
         text = f"{self._clock.monotonic():.3f}s: {text}"
         if text not in self.violations:
             self.violations.append(text)
-            self._tell(f"VIOLATION {text}")
+            self._report(f"VIOLATION {text}")
 
     # ---- containers
     # ----------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ _STEP_SECONDS = 6.0
 _FAULT_SECONDS = 10.0
 _QUIET_SECONDS = 10.0  # without a commit, before it is worth looking whether everything is right
 _PATIENCE = 3000.0  # the longest back-off is 1000 s, and may have to be waited for twice
-_REST = 330.0  # longer than anybody waits for what does not come
+_REST = 330.0  # longer than any component waits
 
 
 @dataclass
@@ -114,13 +114,13 @@ class World:
         self.nodes = {machine.name: self._node(machine) for machine in self.machines}
         self._cut: set[str] = set()
         self._busy: set[str] = set()  # machines that have a misfortune already
-        self.script = Script(self.client, clock, self._random(), self.tell)
+        self.script = Script(self.client, clock, self._random(), self.report)
         self.watchdog: Watchdog | None = None
 
     def _random(self) -> random.Random:
         return random.Random(self.rng.getrandbits(64))
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         line = f"{self.clock.monotonic():9.3f}s  {text}"
         self.story.append(line)
         if self._listen is not None:
@@ -152,7 +152,7 @@ class World:
             made.cut = name in self._cut
             return made
 
-        return Process(name, component, self.faults, self._random(), self.tell, line)
+        return Process(name, component, self.faults, self._random(), self.report, line)
 
     def _components(self) -> list[Process]:
         """The scheduler, and the controllers in one process or in several; some have another that
@@ -244,18 +244,18 @@ class World:
 
     async def _crash_now(self) -> None:
         process = self.rng.choice(self.components)
-        self.tell(f"{process.name} crashes")
+        self.report(f"{process.name} crashes")
         process.crash()
 
     async def _halt(self) -> None:
         process = self.rng.choice(self.components)
-        self.tell(f"{process.name} halts")
+        self.report(f"{process.name} halts")
         process.halt()
         await self.clock.sleep(self.rng.random() * 60)
         process.start()
 
     async def _drop_watches(self) -> None:
-        self.tell("all watches are cut")
+        self.report("all watches are cut")
         self._drop_all()
 
     def _drop_all(self) -> None:
@@ -265,21 +265,21 @@ class World:
 
     async def _compact(self) -> None:
         """Who comes back to the watch now has to list again."""
-        self.tell("the history is forgotten, and all watches are cut")
+        self.report("the history is forgotten, and all watches are cut")
         self.api.storage.store.compact(self.api.storage.store.revision)
         self._drop_all()
 
     async def _outage(self) -> None:
-        self.tell("the API server cannot be reached")
+        self.report("the API server cannot be reached")
         self.faults.outage = True
         self._drop_all()
         await self.clock.sleep(self.rng.random() * 20)
         self.faults.outage = False
-        self.tell("the API server can be reached again")
+        self.report("the API server can be reached again")
 
     async def _restart_kubelet(self) -> None:
         process = self.rng.choice([*self.nodes.values()])
-        self.tell(f"the kubelet of {process.name} crashes")
+        self.report(f"the kubelet of {process.name} crashes")
         process.crash()
 
     async def _flake(self) -> None:
@@ -293,10 +293,10 @@ class World:
         if process.name in self._busy:
             return
         self._busy.add(process.name)
-        self.tell(f"{process.name} is cut off")
+        self.report(f"{process.name} is cut off")
         self._connect(process, False)
         await self.clock.sleep(self.rng.choice((5, 60, 200)) * self.rng.random())
-        self.tell(f"{process.name} is connected")
+        self.report(f"{process.name} is connected")
         self._connect(process, True)
         self._busy.discard(process.name)
 
@@ -316,19 +316,19 @@ class World:
             return
         self._busy.add(machine.name)
         process = self.nodes[machine.name]
-        self.tell(f"{machine.name} is switched off")
+        self.report(f"{machine.name} is switched off")
         process.halt()
         machine.power_off()
         await self.clock.sleep(self.rng.choice((5, 60, 200)) * self.rng.random())
         if self.rng.random() < 0.3:
-            self.tell(f"user deletes node {machine.name}")
+            self.report(f"user deletes node {machine.name}")
             try:
                 await self.client.delete(NODES, "", machine.name)
             except ApiError as problem:
                 if not is_not_found(problem):
                     raise
             await self.clock.sleep(self.rng.random() * 120)
-        self.tell(f"{machine.name} is switched on")
+        self.report(f"{machine.name} is switched on")
         process.start()
         self._busy.discard(machine.name)
 
@@ -347,24 +347,24 @@ class World:
     async def play(self) -> list[str]:
         await self.api.start()
         self.watchdog = watchdog = Watchdog(
-            self.api, self.clock, self.machines, self.faults, self.tell
+            self.api, self.clock, self.machines, self.faults, self.report
         )
         processes = [*self.components, *self.nodes.values()]
         try:
             try:
                 await self.client.create(NAMESPACES, "", {"metadata": {"name": LEASE_NAMESPACE}})
             except ApiError as problem:
-                self.tell(str(problem))
+                self.report(str(problem))
             await self.script.prepare()
             for process in processes:
                 process.start()
             await self.clock.sleep(5)
             self.faults.begin(Faults.drawn(self._random()))
-            self.tell(f"faults begin: {self.faults}")
+            self.report(f"faults begin: {self.faults}")
             await self._chaos()
             self.heal()
             await self.script.finish()
-            self.tell("faults end")
+            self.report("faults end")
             return watchdog.violations or await self._peace(watchdog) or watchdog.violations
         finally:
             for process in processes:
@@ -382,7 +382,7 @@ class World:
             misfortunes.result()
 
     async def _peace(self, watchdog: Watchdog) -> list[str]:
-        """Wait until everything is right; then it must stay so, without anybody doing anything."""
+        """Wait until everything is right; then it must stay so, without further actions."""
         end = self.clock.monotonic() + _PATIENCE
         problems = ["nothing came to rest"]
         looked = -1.0
@@ -401,7 +401,7 @@ class World:
             await self.clock.sleep(_REST)
             problems = complaints(self.api, self.clock, self.machines)
             if not problems and watchdog.last_unrest == before:
-                self.tell("everything is right")
+                self.report("everything is right")
                 return []
             if watchdog.last_unrest != before:
                 problems.append(f"{watchdog.unrest} was written though everything was right")
@@ -420,7 +420,7 @@ class _Mistakes(logging.Handler):
         text = self.format(record)
         if record.levelno >= logging.ERROR:
             self.found.append(text)
-            self._world.tell(f"ERROR {text}")
+            self._world.report(f"ERROR {text}")
         elif self._world._listen is not None:
             self._world._tell_call(f"log: {text}")
 

@@ -227,7 +227,7 @@ async def test_latest_shows_the_newest_of_several_writes_on_their_way(
     monkeypatch.setattr(disk, "commit_rows", one_at_a_time)
     first = put(store, "pods/a")
     await asyncio.sleep(0)
-    wait_until_idle(store)  # it is durable, but the loop has not heard of it
+    wait_until_idle(store)  # it is durable, but the loop was not notified yet
     second = put(store, "pods/a", b"y", expected=2)
     await first
     current, latest = store.get("pods/a"), store.latest("pods/a")

@@ -13,8 +13,8 @@ An entry is for one limit. It says what a plain pod gets that meets the limit:
 
 and what is seen of it:
 
-- `also`: what lint tells beside it
-- `reason`, `says`: of the event or state that tells of a failure, where the record leaves it open
+- `also`: what else lint reports
+- `reason`, `says`: of the event or state that reports a failure, where the record leaves it open
 - `asks`: commands (of cmd) whose answers are the same with the field and without it
 - `sees`: a function of test_predictions_of_pods.py that looks closer
 """

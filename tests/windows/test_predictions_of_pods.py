@@ -136,7 +136,7 @@ def _runs(pod: Object) -> bool:
 
 
 async def _texts(node: TryNode, pod: Object) -> list[tuple[str, str]]:
-    """Reason and text of all that tells of trouble: events, and what containers wait for or ended
+    """Reason and text of everything that reports a problem: events, and what containers wait for or ended
     with.
     """
     found = [

@@ -200,7 +200,7 @@ def test_flows_are_distinguished_by_user_or_namespace() -> None:
     )
     other = UserInfo("system:serviceaccount:default:db", SA.groups)
     assert made.find(SA, pods).hand != made.find(other, pods).hand
-    # the schema of kube-system's accounts tells namespaces apart
+    # the schema of kube-system's accounts distinguishes namespaces
     assert (
         made.find(SYSTEM_SA, pods).hand
         != made.find(SYSTEM_SA, parse_request_info("GET", "/api/v1/namespaces/b/pods")).hand

@@ -48,7 +48,7 @@ LITERALS = [
     "ff0e::1",
     "255.255.255.255",
 ]
-# What the resolver of a machine takes for an address without asking anybody.
+# What the resolver of a machine accepts as an address without a DNS query.
 LOOSE = [
     "localhost",
     "LOCALHOST",
@@ -62,7 +62,7 @@ LOOSE = [
     "fe80::1%lo",
     "::1%lo",
 ]
-# What is no host at all.
+# Values that are not hosts.
 ODD = [
     "",
     " ",
@@ -201,7 +201,7 @@ async def change_addresses(w: World, host: str, port: int) -> None:
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
     }
     await w.api.ok("PUT", "/api/v1/nodes/n1/status", {"metadata": {"name": "n1"}, "status": status})
-    # Pods whose podIP is no address at all are stored by an older release; here validation decides.
+    # Pods whose podIP is not an address are stored by an older release; here validation decides.
     await w.api.call(
         "PATCH",
         f"{POD}/status",

@@ -45,7 +45,7 @@ class Commands:
             *(request.query.get(n) == ["1"] for n in ("input", "output", "error", "tty"))
         )
         headers = {k.decode(): v.decode() for k, v in request.headers.items()}
-        # As old as a kubelet of 1.20: it has not heard of version 5.
+        # Like a kubelet of 1.20, which does not support version 5.
         accepted = upgrade.accept_command(
             request.method,
             headers,

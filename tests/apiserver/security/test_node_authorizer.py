@@ -102,7 +102,7 @@ async def test_the_matrix() -> None:
                 method,
                 path,
             )
-            # The group without the name, and the name without the group, are no node.
+            # The group without the name, and the name without the group, are not a node.
             for user in (
                 UserInfo("n1", ("system:nodes",)),
                 UserInfo("system:node:n1", ("system:authenticated",)),

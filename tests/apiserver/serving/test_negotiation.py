@@ -42,7 +42,7 @@ PARTIAL = f"as=PartialObjectMetadata;{META}"
             f"{PROTOBUF};{PARTIAL},application/json;{PARTIAL},application/json",
             OutputForm(JSON, "PartialObjectMetadata"),
         ),
-        # another thing in JSON is no substitute
+        # another thing in JSON is not a substitute
         (f"{PROTOBUF};{PARTIAL},application/json", OutputForm(PROTOBUF, "PartialObjectMetadata")),
         (f"{PROTOBUF};as=Table;{META},application/json", OutputForm()),
     ],

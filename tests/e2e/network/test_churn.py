@@ -41,7 +41,7 @@ def test_pods_leave_under_load(space: Net) -> None:
     with ThreadPoolExecutor(2) as pool:
         loads = [pool.submit(space.fetch, client, *["s/hostname"] * LOAD) for client in clients]
         for gone in sorted(first):
-            # It goes on serving, but is no member any more: a client that got an answer from it was sent
+            # It keeps serving, but is no longer a member: a client that got an answer from it was sent
             # astray.
             space("label", "pod", gone, "app=former", "deployment=former", "--overwrite")
             eventually(lambda: members(space), lambda names, gone=gone: gone not in names)

@@ -69,7 +69,7 @@ def test_datagrams(net: Net, client: str) -> None:
 
 
 def test_from_a_linux_node_itself(net: Net, balanced: dict[str, str]) -> None:
-    """Its own node ports and service addresses are no exception."""
+    """Its own node ports and service addresses are not an exception."""
     for system, number in (("linux", 30080), ("windows", 30081)):
         ways = [
             f"{system}.default.svc.cluster.local",

@@ -335,4 +335,4 @@ async def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
         }
         assert (
             await printed(node, pod, "echo %COMPUTERNAME%") != "NODE1"
-        )  # it is no process of the node
+        )  # it is not a process of the node

@@ -201,7 +201,7 @@ async def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None
             "PIDPressure": "False",
             "Ready": "True",
         }
-        # So there is still room for pods, as far as anybody counts.
+        # So there are still allocatable resources for pods.
         await node.create("p", containers=[container(resources={"limits": {"memory": "3Gi"}})])
         await running(node)
         assert node.host.memory().paged > GI

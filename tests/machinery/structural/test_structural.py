@@ -64,7 +64,7 @@ def obj(**properties: Any) -> dict[str, Any]:
             {"k": {"b": 1}, "l": "x"},
             {"k": {}, "l": "x"},
         ),
-        # A null that is no value goes, unless a default waits for it.
+        # A null that is not a value is dropped, unless there is a default.
         (
             obj(a=TEXT, b={**TEXT, "nullable": True}, c={**TEXT, "default": "d"}),
             {"a": None, "b": None, "c": None},

@@ -1,6 +1,4 @@
-"""Configuration files: which one is the node's network, and what is reported about those that are no
-good.
-"""
+"""Configuration files: which one is the node's network, and what is reported about invalid ones."""
 
 from __future__ import annotations
 

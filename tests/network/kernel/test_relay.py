@@ -30,7 +30,7 @@ class Services:
 
 
 class Plane:
-    """Every address is a server on loopback that tells what was asked for."""
+    """Every address is a server on loopback that returns what was requested."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, str]] = []

@@ -48,7 +48,7 @@ class Firewall:
     masqueraded: bool = False
 
     def send(self, packet: Packet, *, from_here: bool = False) -> Result:
-        """The way of a connection's first packet."""
+        """The path of a connection's first packet."""
         self.masqueraded = False
         try:
             packet = self._hook("output" if from_here else "prerouting", packet, "nat")

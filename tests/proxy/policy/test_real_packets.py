@@ -83,7 +83,9 @@ def test_which_pods_can_connect(guarded: Guarded) -> None:
     assert guarded.asks("db", VIP, 80) == "web", "a service's address is the pod's by then"
     assert guarded.asks("other", VIP, 80) == "silence"
     assert guarded.asks("web", VIP, 80) == "web", "a pod reaches itself through its service"
-    assert guarded.asks("outside", Lab.NODE_IP, 30080) == "silence", "a client outside is no pod"
+    assert guarded.asks("outside", Lab.NODE_IP, 30080) == "silence", (
+        "an external client is not a pod"
+    )
     guarded.index.put_pod(pod("other", OTHER, {"app": "db"}))
     guarded.apply()
     assert guarded.asks("other") == "web", "labels are looked at as they are now"

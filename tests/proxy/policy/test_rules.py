@@ -148,7 +148,7 @@ NOT_DB = {
             [to(CLIENT, WEB), to(WEB, CLIENT, 81)],
         ),
         ([policy(policyTypes=["Egress"])], [to(CLIENT, WEB)], [to(WEB, CLIENT)]),
-        # A rule without peers allows everybody, one without ports everything.
+        # A rule without peers allows all peers, one without ports all ports.
         ([into_web()], [to(CLIENT, WEB), to(CLIENT, WEB, 0, "icmp")], []),
         (
             [into_web(at=ports(80))],
@@ -183,7 +183,7 @@ NOT_DB = {
             [to("203.0.113.11", WEB)],
             [to(CLIENT, WEB), to(DB, WEB)],
         ),
-        # One policy's hole is no wall for another policy.
+        # What one policy excludes, another policy can allow.
         (
             [into_web(block("0.0.0.0/0", "10.0.0.0/8")), into_web(app("db"), name="two")],
             [to(DB, WEB), to(CLIENT, WEB)],
@@ -222,7 +222,7 @@ NOT_DB = {
             [to(OTHER, WEB)],
             [to(DB, WEB), to(DB, OTHER)],
         ),
-        # Pods on the host's network and ended ones are no peers.
+        # Pods on the host's network and ended ones are not peers.
         ([into_web(app("db"))], [], [to("10.244.1.99", WEB)]),
     ],
 )

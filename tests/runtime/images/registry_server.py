@@ -30,7 +30,7 @@ class Request:
 @dataclass
 class RegistryServer:
     auth: str = ""  # bearer, bearer-post, basic
-    public: bool = True  # tokens for everybody
+    public: bool = True  # anonymous tokens
     ranges: bool = True
     head_digest: bool = True
     redirect_to: str = ""  # of blobs

@@ -48,7 +48,7 @@ class Program:
 
 
 class Binaries:
-    """kubelet and its like: they do nothing, and tell what they were started with."""
+    """kubelet and other programs: they do nothing, and record their arguments."""
 
     def __init__(self, host: WindowsHost) -> None:
         self.host = host

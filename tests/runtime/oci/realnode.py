@@ -70,7 +70,7 @@ class RealNode:
                 "root_dir": "C:\\var\\lib\\kubelet",
                 "pod_logs_dir": "C:\\var\\log\\pods",
             }
-        # A full disk of the machine that runs the tests is no business of theirs.
+        # A full disk of the machine that runs the tests must not affect them.
         settings["eviction_hard"] = {"memory.available": "1Mi"}
         self.env = env = KubeletContext(
             KubeletConfig(NODE, IP, cluster_dns=("10.96.0.10",), **settings),

@@ -299,7 +299,7 @@ async def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can
 
 
 def _foreign_images(b: Bench, folder: Path) -> None:
-    """Images with ids that a user namespace has not."""
+    """Images with ids that a user namespace does not have."""
     files, group, names = (folder / name for name in ("files", "group", "names"))
     for layer in (files, group, names):
         (layer / "etc/deep").mkdir(parents=True)

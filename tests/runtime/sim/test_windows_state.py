@@ -296,7 +296,7 @@ async def test_services_are_made_and_have_processes() -> None:
         assert r"C:\app\shop.exe --port 80" in registry.out
         assert (await windows.cmd(container, "net stop W32Shop & sc delete W32Shop")).code == 0
         assert "shop.exe" not in (await windows.cmd(container, "tasklist")).out
-        # a program for the console is no service: its start takes half a minute, and fails
+        # a console program is not a service: its start fails after half a minute
         await windows.cmd(
             container, r'sc create Odd binPath= "C:\Windows\System32\ping.exe -t localhost"'
         )
@@ -343,7 +343,7 @@ async def test_memory_of_processes_adds_up_to_what_the_kubelet_reports_and_hits_
         listed = await windows.cmd(container, "wmic process get workingsetsize")
         stats = next(one for one in windows.rig.runtime.container_stats() if one.id == container)
         sizes = [int(word) for word in listed.out.split()[1:]]
-        system = (8 << 10) + (136 << 10)  # the two that are no programs
+        system = (8 << 10) + (136 << 10)  # the two system processes
         assert abs(sum(sizes) - system - stats.working_set) < (4 << 20)
         assert stats.working_set >= 200 << 20
         hungry = await windows.powershell(

@@ -90,12 +90,12 @@ class Relist:
             await _all(
                 self._update_sandbox(identity)
                 for identity, each in sandboxes.items()
-                if self._is_news(each)
+                if self._is_sandbox_changed(each)
             )
             await _all(
                 self._update_container(identity, each.get("pod_sandbox_id", ""))
                 for identity, each in containers.items()
-                if self._is_container_news(each)
+                if self._is_container_changed(each)
             )
             for identity in self._containers.keys() - containers.keys():
                 self._forget_container(identity)
@@ -118,11 +118,11 @@ class Relist:
             inside = [each for each in self._containers.values() if each.sandbox_id == sandbox_id]
             await _all(self._update_container(each.id, sandbox_id) for each in inside)
 
-    def _is_news(self, message: Message) -> bool:
+    def _is_sandbox_changed(self, message: Message) -> bool:
         known = self._sandboxes.get(message["id"])
         return known is None or known.view.state != from_cri.sandbox_state_from_cri(message)
 
-    def _is_container_news(self, message: Message) -> bool:
+    def _is_container_changed(self, message: Message) -> bool:
         known = self._containers.get(message["id"])
         return known is None or known.state != from_cri.container_state_from_cri(message)
 

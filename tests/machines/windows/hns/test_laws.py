@@ -131,7 +131,9 @@ def test_a_network_made_of_its_v1_view_is_the_same(
     hns.delete("network", obj["ID"])
     made, _ = v1.network_settings(shown)
     again = hns.create("network", made)
-    assert {**again, "Health": {}} == {**obj, "Health": {}}, "but for the switch, which is another"
+    assert {**again, "Health": {}} == {**obj, "Health": {}}, (
+        "except for the switch, which is a new one"
+    )
 
 
 ADDRESSES = [f"10.244.1.{n}" for n in range(9)]
