@@ -72,6 +72,7 @@ COMPUTED = {
         "UnparseableSchedule",
         "InvalidSchedule",
     ),
+    "controllers/endpointslice/topology.py: _DISABLED": ("TopologyAwareHintsDisabled",),
     "kubelet/images.py: event": ("ErrImageNeverPull", "InspectFailed"),
     "kubelet/prober/worker.py: reason": ("Unhealthy", "ProbeWarning"),
     "kubelet/admission/chain.py: preemption.REASON": ("Preempting",),

@@ -68,10 +68,10 @@ def check_api_server(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             "Read its log: transom logs",
         )
     if s.unread:  # one finding: an account with few rights reads almost nothing
-        problem = next(iter(s.unread.values()))
+        plurals = sorted(s.unread)
         yield DoctorFinding(
             "info",
-            f"{', '.join(s.unread)} cannot be read: {problem}",
+            f"{', '.join(plurals)} cannot be read: {s.unread[plurals[0]]}",
             (),
             "Checks that need them are skipped.",
             "Use an account that may read them.",

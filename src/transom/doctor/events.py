@@ -52,6 +52,11 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
         "Correct its ownerReferences.",
     ),
     # Newer releases
+    "TopologyAwareHintsDisabled": (
+        "has no topology hints, so its traffic does not stay in the zone of the client",
+        "Label the nodes with topology.kubernetes.io/zone and run enough ready endpoints in each zone,"
+        " or remove the annotation service.kubernetes.io/topology-mode.",
+    ),
     "UnknownTimeZone": (
         "its time zone is unknown, so it starts no Job",
         "Set spec.timeZone to a name of the IANA time zone database, for example Europe/Berlin.",
