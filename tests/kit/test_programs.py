@@ -261,6 +261,19 @@ def test_every_program_is_started_in_one_place() -> None:
     assert _ALLOWED - found == set(), "the list names what is not there any more"
 
 
+def test_our_own_modules_import_nothing_from_the_current_directory() -> None:
+    """`python -m` finds modules in the current directory first, without -P."""
+    unsafe = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.List | ast.Tuple)
+        for words in [[ast.unparse(word) for word in node.elts]]
+        if "sys.executable" in words and "'-m'" in words and "'-P'" not in words
+    ]
+    assert unsafe == []
+
+
 @pytest.mark.parametrize(
     "source",
     [

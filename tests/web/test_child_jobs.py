@@ -87,7 +87,7 @@ async def test_a_cancelled_job_ends_its_process(browser: ContextFactory) -> None
             return started[-1]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(child_jobs.asyncio, "create_subprocess_exec", record)
+            patch.setattr(asyncio, "create_subprocess_exec", record)
             task = asyncio.ensure_future(ChildJobs(console.services.api.target).run(Job.DOCTOR))
             await begun.wait()
             task.cancel()

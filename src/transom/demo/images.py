@@ -117,6 +117,7 @@ def _fetched(report_progress: ReportProgress) -> Path:
             run_program(
                 [
                     sys.executable,
+                    "-P",
                     "-m",
                     "pip",
                     "download",

@@ -75,7 +75,8 @@ def read_jwk(value: Any) -> JsonWebKey | None:
     """A key for signatures; None for other keys. Raises ValueError for one that is malformed."""
     if not isinstance(value, dict) or value.get("use", "sig") != "sig":
         return None
-    read = _READERS.get(value.get("kty", ""))
+    kind = value.get("kty")
+    read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None:
         return None
     return JsonWebKey(str(value.get("kid", "")), str(value.get("alg", "")), read(value))
@@ -105,7 +106,8 @@ def _read_ec(value: dict[str, Any]) -> ec.EllipticCurvePublicKey:
         "SECP384R1": ec.SECP384R1,
         "SECP521R1": ec.SECP521R1,
     }
-    curve = _CURVES.get(value.get("crv", ""))
+    name = value.get("crv")
+    curve = _CURVES.get(name) if isinstance(name, str) else None
     if curve is None:
         raise ValueError("unknown curve of a key")
     numbers = (_number(value, "x"), _number(value, "y"))

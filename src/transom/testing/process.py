@@ -83,7 +83,7 @@ def start_cluster_process(options: ClusterOptions) -> ClusterProcess:
     folder = Path(tempfile.mkdtemp(prefix="transom-test-"))
     with _log(folder).open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", _SERVER, options.dump(), str(folder)],
+            [sys.executable, "-P", "-m", _SERVER, options.dump(), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

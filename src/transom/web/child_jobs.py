@@ -8,6 +8,8 @@ free again afterwards. The child gets its job and the credentials of the console
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import sys
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -15,7 +17,10 @@ from typing import Any, Final, Protocol
 import orjson
 
 from transom.client.kubeconfig import RestConfig, config_document
+from transom.kit.programs import call_program
 from transom.machinery.errors import ApiError
+
+log = logging.getLogger("transom.web")
 
 MOST_CHILDREN: Final = 2  # at once; more jobs wait
 _MOST_WAITING: Final = 16
@@ -53,20 +58,15 @@ class ChildJobs:
     async def _run(self, job: Job, arguments: tuple[str, ...]) -> bytes:
         target = config_document(self._target)
         order = orjson.dumps({"job": job, "target": target, "arguments": arguments})
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "transom.web.job_process"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        command = [sys.executable, "-P", "-m", "transom.web.job_process"]
         try:
-            async with asyncio.timeout(_SECONDS):
-                output, _ = await process.communicate(order)
+            _, output, problems = await call_program(
+                command, env=os.environ, input=order, seconds=_SECONDS
+            )
         except TimeoutError:
             raise ApiError(504, "Timeout", f"{job} takes more than {_SECONDS:.0f} s") from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        if problems:
+            log.error("%s: %s", job, problems.decode(errors="replace").strip())
         return output
 
 

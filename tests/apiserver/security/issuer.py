@@ -113,6 +113,7 @@ class TokenIssuerServer(LoopbackServer):
     def __init__(self, ca: KeyPair, *keys: SigningKey) -> None:
         super().__init__(self._answer, ca)
         self.keys = list(keys)
+        self.more_keys: list[Any] = []
         self.broken = False
 
     @property
@@ -123,7 +124,7 @@ class TokenIssuerServer(LoopbackServer):
         if self.broken:
             return 500, {"error": "broken"}
         if path == "/jwks":
-            return 200, {"keys": [key.jwk() for key in self.keys]}
+            return 200, {"keys": [*self.more_keys, *(key.jwk() for key in self.keys)]}
         if path in ("/.well-known/openid-configuration", "/elsewhere"):
             return 200, {"issuer": self.url, "jwks_uri": f"{self.url}/jwks"}
         return 404, {}

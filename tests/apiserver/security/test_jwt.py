@@ -4,10 +4,12 @@ can change while the server runs.
 
 from __future__ import annotations
 
+import hmac
 import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 from tests.apiserver.harness import Api
@@ -16,6 +18,7 @@ from tests.apiserver.security.support import run
 
 from transom.apiserver.core.access_options import AccessOptions
 from transom.kit.clock import RealClock
+from transom.kit.jws import base64url_encode
 from transom.machinery.apiserver_config import ConfigurationError
 
 CA = new_ca()
@@ -149,6 +152,50 @@ async def test_tokens_that_are_rejected(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("kind", ["EC", "RSA"])
+async def test_forged_tokens(tmp_path: Path, kind: str) -> None:
+    """Other algorithms, the public key as a secret, zero signatures, and texts that are no tokens:
+    each is answered with 401.
+    """
+    key = SigningKey("one", kind)
+    async with TokenIssuerServer(CA, key).serving() as issuer:
+        assert isinstance(issuer, TokenIssuerServer)
+        async with server(tmp_path / "c.yaml", configuration(issuer)) as api:
+            good = claims(issuer)
+            assert (await identity(api, key.sign(good)))[0] == 201
+            _, body, signature = key.sign(good).split(".")
+            secret = orjson.dumps(key.jwk())
+
+            def token(header: Any, signed: bytes = b"") -> str:
+                head = base64url_encode(orjson.dumps(header))
+                return f"{head}.{body}.{base64url_encode(signed) if signed else signature}"
+
+            mac = base64url_encode(orjson.dumps({"alg": "HS256", "kid": "one"})) + f".{body}"
+            forged = [
+                token({"alg": "none"}),
+                f"{token({'alg': 'none'}).rpartition('.')[0]}.",
+                token({"alg": "NONE", "kid": "one"}),
+                token({"alg": "HS256"}, hmac.digest(secret, mac.encode(), "sha256")),
+                *(
+                    token({"alg": name, "kid": "one"}, bytes(size))
+                    for name in ("ES256", "ES384", "RS256", "PS256", "EdDSA")
+                    for size in (1, 64, 96, 132, 256)
+                ),
+                token({"alg": "ES256", "jwk": SigningKey("one").jwk()}),
+                token({"alg": "ES256", "kid": "one", "crit": ["b64"], "b64": False}),
+                key.sign({**good, "aud": [[["transom"]]]}),
+                key.sign({**good, "exp": [1]}),
+                *(
+                    f"{base64url_encode(head)}.{base64url_encode(claim)}.{signature}"
+                    for head in (b'{"alg":"ES256"}', b"[" * 9000)
+                    for claim in (b"[" * 30000, b'{"a":' * 9000, b'{"iss":1e400,"exp":NaN}')
+                ),
+                ".." + "." * 60000,
+            ]
+            for one in forged:
+                assert (await identity(api, one))[0] == 401, one[:200]
+
+
 async def test_expressions_map_claims(tmp_path: Path) -> None:
     key = SigningKey("one")
     async with TokenIssuerServer(CA, key).serving() as issuer:
@@ -186,6 +233,22 @@ async def test_new_keys_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             issuer.keys = [rotated]
             assert (await identity(api, rotated.sign(claims(issuer))))[0] == 201
             assert (await identity(api, key.sign(claims(issuer))))[0] == 401
+
+
+async def test_keys_that_cannot_be_used_are_ignored(tmp_path: Path) -> None:
+    key = SigningKey("one")
+    async with TokenIssuerServer(CA, key).serving() as issuer:
+        assert isinstance(issuer, TokenIssuerServer)
+        issuer.more_keys = [
+            {"kty": ["EC"]},
+            {"kty": "EC", "crv": {}},
+            {"kty": "RSA", "n": "AQ", "e": "AQ"},
+            {"kty": "RSA", "n": "_" * 16000, "e": "AQAB"},
+            {"kty": "oct", "k": "c2VjcmV0"},
+            "key",
+        ]
+        async with server(tmp_path / "c.yaml", configuration(issuer)) as api:
+            assert (await identity(api, key.sign(claims(issuer))))[0] == 201
 
 
 async def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 from tests.apiserver.harness import Api
-from tests.apiserver.security.support import DEFAULT, as_node, message, run
+from tests.apiserver.security.support import (
+    DEFAULT,
+    RBAC,
+    RBAC_GROUP,
+    as_node,
+    as_user,
+    message,
+    rule,
+    run,
+)
+
+from transom.kit.pki import make_ca, make_certificate_request
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
@@ -248,3 +260,126 @@ async def test_a_node_cannot_have_itself_collected(part: str) -> None:
         await api.ok("PATCH", f"{NODES}/n1/status", running, media=MERGE, **ONE)
         none = {"metadata": {"ownerReferences": None}}
         assert await message(api, 403, "PATCH", target, none, media=MERGE, **ONE) == why
+
+
+def certificate_request(cn: str, signer: str = "kubernetes.io/kubelet-serving") -> dict[str, Any]:
+    text, _ = make_certificate_request(cn, ("system:nodes",), (), ("10.0.0.1",))
+    spec = {
+        "request": base64.b64encode(text).decode(),
+        "signerName": signer,
+        "usages": ["digital signature", "server auth"],
+    }
+    return {"metadata": {"generateName": "csr-"}, "spec": spec}
+
+
+async def test_certificates_are_for_the_node_itself() -> None:
+    target = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    async with run(release="1.36") as api:
+        await api.ok("POST", target, certificate_request("system:node:n1"), **ONE)
+        text = await message(api, 403, "POST", target, certificate_request("system:node:n2"), **ONE)
+        assert text.endswith("is forbidden: can only create a node CSR with CN=system:node:n1")
+        other = certificate_request("anyone", "example.com/own")
+        await api.ok("POST", target, other, **ONE)
+        await api.ok("POST", target, certificate_request("system:node:n2"))
+    async with run(
+        release="1.36",
+        feature_gates={"AllowInsecureKubeletCertificateSigningRequests": True},
+    ) as api:
+        await api.ok("POST", target, certificate_request("system:node:n2"), **ONE)
+
+
+async def test_tokens_have_audiences_that_the_pod_uses() -> None:
+    async with run(release="1.36") as api:
+        await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
+        driver = {"metadata": {"name": "d"}, "spec": {"tokenRequests": [{"audience": "csi"}]}}
+        await api.ok("POST", "/apis/storage.k8s.io/v1/csidrivers", driver)
+        volumes = [
+            {
+                "name": "v",
+                "projected": {
+                    "sources": [{"serviceAccountToken": {"path": "t", "audience": "vault"}}]
+                },
+            },
+            {"name": "w", "csi": {"driver": "d"}},
+        ]
+        spec = {
+            "containers": [{"name": "c", "image": "i"}],
+            "automountServiceAccountToken": False,
+            "nodeName": "n1",
+            "volumes": volumes,
+        }
+        pod = await api.ok("POST", f"{DEFAULT}/pods", {"metadata": {"name": "p"}, "spec": spec})
+        target = f"{DEFAULT}/serviceaccounts/default/token"
+
+        def asking(*audiences: str) -> dict[str, Any]:
+            bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": pod["metadata"]["uid"]}
+            return {"spec": {"audiences": audiences, "boundObjectRef": bound}}
+
+        await api.ok("POST", target, asking("vault"), **ONE)
+        await api.ok("POST", target, asking("csi"), **ONE)
+        assert await message(api, 403, "POST", target, asking("vault", "csi"), **ONE) == (
+            'serviceaccounts "default" is forbidden: node may only request 0 or 1 audiences'
+        )
+        assert await message(api, 403, "POST", target, asking("other"), **ONE) == (
+            'serviceaccounts "default" is forbidden: audience "other" not found in pod spec '
+            "volume, system:node:n1 is not authorized to request tokens for this audience"
+        )
+        role = {"rules": [rule("request-serviceaccounts-token-audience", "other")]}
+        await api.ok("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, **role})
+        binding = {
+            "metadata": {"name": "r"},
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": "r"},
+            "subjects": [{"kind": "User", "name": "system:node:n1", "apiGroup": RBAC_GROUP}],
+        }
+        await api.ok("POST", f"{RBAC}/clusterrolebindings", binding)
+        await api.ok("POST", target, asking("other"), **ONE)
+
+
+async def test_resource_claims_and_slices_of_others_are_out_of_reach() -> None:
+    async with run(release="1.36") as api:
+        uid = await make_node(api)
+        claims = [{"name": "c", "resourceClaimName": "theirs"}]
+        body = mirror(uid, resourceClaims=claims)
+        assert await message(api, 403, "POST", f"{DEFAULT}/pods", body, **ONE) == (
+            'pods "m" is forbidden: node "n1" can not create pods that reference resourceclaims'
+        )
+        await api.ok("POST", f"{DEFAULT}/pods", mirror(uid), **ONE)
+        statuses = {"status": {"resourceClaimStatuses": claims}}
+        target = f"{DEFAULT}/pods/m/status"
+        text = await message(api, 403, "PATCH", target, statuses, media=MERGE, **ONE)
+        assert text.endswith('node "n1" cannot update resource claim statues')
+
+        slices = "/apis/resource.k8s.io/v1/resourceslices"
+
+        def on(name: str) -> dict[str, Any]:
+            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": "d.example", "nodeName": name, "pool": pool, "devices": []}
+            return {"metadata": {"name": f"s-{name}"}, "spec": spec}
+
+        await api.ok("POST", slices, on("n1"), **ONE)
+        text = await message(api, 403, "POST", slices, on("n2"), **ONE)
+        assert text.endswith(
+            "can only create ResourceSlice with the same NodeName as the requesting node"
+        )
+
+
+async def test_trust_anchors_need_the_permission_to_attest() -> None:
+    target = "/apis/certificates.k8s.io/v1/clustertrustbundles"
+    user = as_user("publisher")
+    async with run(release="1.37") as api:
+        role = {"rules": [rule("create update", "clustertrustbundles", "certificates.k8s.io")]}
+        await api.ok("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, **role})
+        binding = {
+            "metadata": {"name": "r"},
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": "r"},
+            "subjects": [{"kind": "User", "name": "publisher", "apiGroup": RBAC_GROUP}],
+        }
+        await api.ok("POST", f"{RBAC}/clusterrolebindings", binding)
+        anchors = make_ca("ca").certificate.decode()
+        spec = {"signerName": "example.com/s", "trustBundle": anchors}
+        bundle = {"metadata": {"name": "example.com:s:b"}, "spec": spec}
+        text = await message(api, 403, "POST", target, bundle, **user)
+        assert text.endswith('user not permitted to attest for signerName "example.com/s"')
+        free = {"metadata": {"name": "b"}, "spec": {"trustBundle": anchors}}
+        await api.ok("POST", target, free, **user)
+        await api.ok("POST", target, bundle)

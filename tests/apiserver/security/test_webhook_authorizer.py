@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,29 @@ async def test_answers_are_cached(tmp_path: Path) -> None:
             for _ in range(3):
                 assert (await pods_as_jane(api))[0] == 200
             assert len(webhook.requests) == 3
+
+
+async def test_cached_answers_take_little_memory(tmp_path: Path) -> None:
+    """A review may name many groups; they are not kept."""
+    async with (
+        LoopbackServer(jane_may_read_pods, CA).serving() as webhook,
+        serve(tmp_path, configuration(tmp_path, webhook)) as api,
+    ):
+        attributes = {"verb": "list", "resource": "pods", "namespace": "default"}
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for number in range(20):
+                groups = [f"{number}-{i}-{'g' * 100}" for i in range(2000)]
+                spec = {"resourceAttributes": attributes, "user": "jane", "groups": groups}
+                body = {"apiVersion": "authorization.k8s.io/v1", "spec": spec}
+                body["kind"] = "SubjectAccessReview"
+                await api.ok("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+            webhook.requests.clear()
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] < 3 << 20
+        finally:
+            tracemalloc.stop()
 
 
 async def test_questions_during_a_request(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""CertificateApproval, CertificateSigning, CertificateSubjectRestriction: who may approve and sign
-certificate requests.
+"""CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest:
+who may approve and sign certificate requests, and publish the trust anchors of a signer.
 
-Approving and signing require a permission on the signer, which is a resource for authorization
+Approving, signing and attesting require a permission on the signer, which is a resource for authorization
 only. Permission to write the request is not enough.
 """
 
@@ -21,6 +21,8 @@ from transom.kit.goquote import go_quote
 Decide = Callable[[UserInfo, RequestInfo], Decision]
 _GROUP = "certificates.k8s.io"
 _KEY = f"{_GROUP}/CertificateSigningRequest"
+_POD_KEY = f"{_GROUP}/PodCertificateRequest"
+_BUNDLE_KEY = f"{_GROUP}/ClusterTrustBundle"
 _CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 _MASTERS = "system:masters"
 
@@ -66,14 +68,16 @@ class CertificateSigning(ValidatingPlugin):
         self._decide = decide
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
-        return resource.kind.key == _KEY and operation == "UPDATE" and subresource == "status"
+        signed = resource.kind.key in (_KEY, _POD_KEY)
+        return signed and operation == "UPDATE" and subresource == "status"
 
     def validate(self, attributes: Attributes) -> None:
         old = attributes.old or {}
         before, after = old.get("status") or {}, attributes.obj.get("status") or {}
-        if all(
-            (before.get(f) or None) == (after.get(f) or None) for f in ("certificate", "conditions")
-        ):
+        fields = ("certificate", "conditions")
+        if attributes.kind_key == _POD_KEY:
+            fields = tuple(sorted(before.keys() | after.keys()))
+        if all((before.get(f) or None) == (after.get(f) or None) for f in fields):
             return
         signer = _signer(old)
         if not may_use_signer(self._decide, attributes.ctx.user, "sign", signer):
@@ -104,4 +108,25 @@ class CertificateSubjectRestriction(ValidatingPlugin):
         if any(group.value == _MASTERS for group in groups):
             raise attributes.forbidden(
                 f"use of {_CLIENT_SIGNER} signer with {_MASTERS} group is not allowed"
+            )
+
+
+class ClusterTrustBundleAttest(ValidatingPlugin):
+    name = "ClusterTrustBundleAttest"
+    thread_safe = False
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.kind.key == _BUNDLE_KEY and operation in ("CREATE", "UPDATE")
+
+    def validate(self, attributes: Attributes) -> None:
+        signer = _signer(attributes.obj)
+        if attributes.operation == "UPDATE" and signer != _signer(attributes.old or {}):
+            raise attributes.forbidden("changing signerName is forbidden")
+        user = attributes.ctx.user
+        if signer and not may_use_signer(self._decide, user, "attest", signer):
+            raise attributes.forbidden(
+                f"user not permitted to attest for signerName {go_quote(signer)}"
             )

@@ -1,10 +1,10 @@
 """NodeRestriction: a kubelet may write only its own node, the status of its own pods, and tokens
-for its own pods.
+and certificate requests for itself and its own pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.authorization.node import LEASE_NAMESPACE, node_name
@@ -13,8 +13,15 @@ from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
 from transom.machinery import errors
+from transom.machinery.certificates import (
+    KUBELET_CLIENT_SIGNER,
+    KUBELET_SERVING_SIGNER,
+    parse_certificate_request,
+)
 from transom.machinery.errors import GroupResource
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 
 Find = Callable[[str, str, str], Object | None]  # (plural, namespace, name) of the core group
 _RESTRICTED = "node-restriction.kubernetes.io"
@@ -33,14 +40,16 @@ _KUBELET_LABELS = {
 }
 _KUBELET_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _KUBERNETES_NAMESPACES = ("kubernetes.io", "k8s.io")
+_NODE_SIGNERS = (KUBELET_CLIENT_SIGNER, KUBELET_SERVING_SIGNER)
 
 
 class NodeRestriction(MutatingPlugin):
     name = "NodeRestriction"
     thread_safe = True
 
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: Find, features: FeatureSet) -> None:
         self._find = find
+        self._features = features
         self._checks: dict[str, Callable[[str, Attributes], None]] = {
             "/Pod": self._pod,
             "/Node": self._node,
@@ -49,6 +58,14 @@ class NodeRestriction(MutatingPlugin):
             "coordination.k8s.io/Lease": self._lease,
             "storage.k8s.io/CSINode": self._csi_node,
         }
+        release = features.release
+        if has_behaviour(release, "NodeResourceSlices"):
+            self._checks["resource.k8s.io/ResourceSlice"] = self._slice
+        if has_behaviour(release, "NodeCertificateRequests") and not features.enabled(
+            "AllowInsecureKubeletCertificateSigningRequests"
+        ):
+            self._checks["certificates.k8s.io/CertificateSigningRequest"] = self._csr
+        self._checks["certificates.k8s.io/PodCertificateRequest"] = self._pod_certificate
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         return operation != "CONNECT"
@@ -111,6 +128,11 @@ class NodeRestriction(MutatingPlugin):
             raise a.forbidden(f"{uses} secrets")
         if any(config_map_names(spec)):
             raise a.forbidden(f"{uses} configmaps")
+        if any("clusterTrustBundle" in source for source in projected_sources(spec)):
+            raise a.forbidden(f"{uses} clustertrustbundles")
+        # A node could otherwise read claims that no pod of it uses (CVE-2025-4563).
+        if spec.get("resourceClaims"):
+            raise a.forbidden(f"{uses} resourceclaims")
         if any("persistentVolumeClaim" in volume for volume in spec.get("volumes") or ()):
             raise a.forbidden(f"{uses} persistentvolumeclaims")
 
@@ -143,6 +165,8 @@ class NodeRestriction(MutatingPlugin):
             )
         if _labels(a.old) != _labels(a.obj):
             raise a.forbidden(f"node {go_quote(node)} cannot update labels through pod status")
+        if _claim_names(a.old) != _claim_names(a.obj):
+            raise a.forbidden(f"node {go_quote(node)} cannot update resource claim statues")
 
     def _eviction(self, node: str, a: Attributes) -> None:
         if a.operation != "CREATE":
@@ -210,7 +234,10 @@ class NodeRestriction(MutatingPlugin):
             raise a.forbidden("may only update PVC status")
         if a.operation != "UPDATE":
             raise a.forbidden(f"unexpected operation {go_quote(a.operation)}")
-        if _claim_essence(a.obj) != _claim_essence(a.old or {}):
+        allowed = ["capacity", "conditions"]
+        if self._features.enabled("RecoverVolumeExpansionFailure"):
+            allowed += ["allocatedResources", "allocatedResourceStatuses"]
+        if _claim_essence(a.obj, allowed) != _claim_essence(a.old or {}, allowed):
             raise a.forbidden(
                 f"node {go_quote(node)} is not allowed to update fields other than "
                 "status.capacity and "
@@ -248,6 +275,87 @@ class NodeRestriction(MutatingPlugin):
         if _own_name(a) != node:
             raise a.forbidden("can only access CSINode with the same name as the requesting node")
 
+    def _slice(self, node: str, a: Attributes) -> None:
+        """Other operations are checked by the Node authorizer, which does not see these objects."""
+        if a.operation in ("CREATE", "DELETE"):
+            found = a.obj if a.operation == "CREATE" else a.old or {}
+            if (found.get("spec") or {}).get("nodeName") != node:
+                raise a.forbidden(
+                    f"can only {a.operation.lower()} ResourceSlice with the same NodeName as the "
+                    "requesting node"
+                )
+
+    def _csr(self, node: str, a: Attributes) -> None:
+        """A node may request certificates for itself only; the signer checks everything else."""
+        spec = a.obj.get("spec") or {} if a.operation == "CREATE" else {}
+        if spec.get("signerName") not in _NODE_SIGNERS:
+            return
+        request = parse_certificate_request(spec.get("request") or "")
+        if request is None:
+            raise a.forbidden("unable to parse csr: PEM block type must be CERTIFICATE REQUEST")
+        if request.common_name != f"system:node:{node}":
+            raise a.forbidden(f"can only create a node CSR with CN=system:node:{node}")
+
+    def _pod_certificate(self, node: str, a: Attributes) -> None:
+        """Certificates are for pods that run on the node."""
+        if a.operation != "CREATE":
+            raise a.forbidden(f"unexpected operation {a.operation}")
+        if a.subresource:
+            raise a.forbidden(f"unexpected subresource {a.subresource}")
+        spec, quoted = a.obj.get("spec") or {}, go_quote(node)
+        if spec.get("nodeName") != node:
+            raise a.forbidden(
+                f"PodCertificateRequest.Spec.NodeName={go_quote(spec.get('nodeName') or '')}, "
+                f"which is not the requesting node {quoted}"
+            )
+        name = spec.get("podName") or ""
+        pod = self._existing("pods", a.namespace, name)
+        text = go_quote(f"{a.namespace}/{name}")
+        if not _on(pod, node):
+            raise a.forbidden(
+                f"pod {text} is not running on node {quoted} named in the PodCertificateRequest"
+            )
+        if MIRROR in (pod["metadata"].get("annotations") or {}):
+            raise a.forbidden(f"pod {text} is a mirror pod")
+        self._pod_certificate_ids(node, a, pod)
+
+    def _pod_certificate_ids(self, node: str, a: Attributes, pod: Object) -> None:
+        spec, account = a.obj["spec"], pod["spec"].get("serviceAccountName") or ""
+        wanted = (
+            ("nodeUID", self._existing("nodes", "", node, "node")["metadata"]["uid"]),
+            ("podUID", pod["metadata"]["uid"]),
+            ("serviceAccountName", account),
+            (
+                "serviceAccountUID",
+                self._existing("serviceaccounts", a.namespace, account, "serviceaccount")[
+                    "metadata"
+                ]["uid"],
+            ),
+        )
+        for field, value in wanted:
+            if spec.get(field) != value:
+                raise a.forbidden(
+                    f"PodCertificateRequest for pod "
+                    f"{go_quote(a.namespace + '/' + pod['metadata']['name'])} contains {field} "
+                    f"({go_quote(spec.get(field) or '')}) that differs from the running pod's "
+                    f"({go_quote(value)})"
+                )
+
+
+def projected_sources(spec: Object) -> Iterator[Object]:
+    """The sources of all projected volumes of a pod."""
+    for volume in spec.get("volumes") or ():
+        yield from (volume.get("projected") or {}).get("sources") or ()
+
+
+def _claim_names(pod: Object | None) -> list[tuple[str, str | None]]:
+    """The claims of a pod that were created from templates."""
+    status = (pod or {}).get("status") or {}
+    return [
+        (one.get("name", ""), one.get("resourceClaimName"))
+        for one in status.get("resourceClaimStatuses") or ()
+    ]
+
 
 def _own_name(a: Attributes) -> str:
     return a.obj["metadata"].get("name", "") if a.operation == "CREATE" else a.name
@@ -284,14 +392,12 @@ def _forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
     return out
 
 
-def _claim_essence(claim: Object) -> Object:
+def _claim_essence(claim: Object, allowed: Sequence[str]) -> Object:
     out = {k: v for k, v in claim.items() if k not in ("kind", "apiVersion", "metadata", "status")}
     out["metadata"] = {
         k: v
         for k, v in (claim.get("metadata") or {}).items()
         if k not in ("resourceVersion", "managedFields")
     }
-    out["status"] = {
-        k: v for k, v in (claim.get("status") or {}).items() if k not in ("capacity", "conditions")
-    }
+    out["status"] = {k: v for k, v in (claim.get("status") or {}).items() if k not in allowed}
     return out

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from transom.apiserver.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
     CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
 )
 from transom.apiserver.admission.claim_resize import PersistentVolumeClaimResize
 from transom.apiserver.admission.default_ingress_class import DefaultIngressClass
@@ -19,6 +21,7 @@ from transom.apiserver.admission.limit_ranger import LimitRanger
 from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebhook
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
+from transom.apiserver.admission.node_token_audience import NodeTokenAudience
 from transom.apiserver.admission.plugin import AdmissionPlugin
 from transom.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from transom.apiserver.admission.policies import AdmissionPolicies
@@ -68,6 +71,7 @@ def admission_plugins(
 ) -> list[AdmissionPlugin]:
     """`gmsa`: emulate the webhooks of windows-gmsa; `windows`: warn about Windows limitations."""
     resource = resources.require
+    csi_drivers = resource("storage.k8s.io", "v1", "csidrivers")
     storage_classes = resource("storage.k8s.io", "v1", "storageclasses")
     return [
         NamespaceLifecycle(objects, resource("", "v1", "namespaces")),
@@ -80,7 +84,12 @@ def admission_plugins(
             clock,
             projected=has_behaviour(resources.release, "ProjectedTokens"),
         ),
-        NodeRestriction(find),
+        NodeRestriction(find, features),
+        *(
+            [NodeTokenAudience(find, partial(objects.find, csi_drivers, ""), security.decide)]
+            if features.enabled("ServiceAccountNodeAudienceRestriction")
+            else []
+        ),
         TaintNodesByCondition(),
         Priority(objects, resource("scheduling.k8s.io", "v1", "priorityclasses")),
         DefaultTolerationSeconds(),
@@ -94,6 +103,11 @@ def admission_plugins(
         RuntimeClass(objects, resource("node.k8s.io", "v1", "runtimeclasses")),
         CertificateApproval(security.decide),
         CertificateSigning(security.decide),
+        *(
+            [ClusterTrustBundleAttest(security.decide)]
+            if has_behaviour(resources.release, "ClusterTrustBundles")
+            else []
+        ),
         CertificateSubjectRestriction(),
         *(
             [PodTopologyLabels(find)]

@@ -69,10 +69,9 @@ class JwtAuthenticator:
     def _verify(self, token: SignedToken) -> None:
         """Raises ValueError with go-oidc's texts."""
         config, claims, now = self._config, token.claims, self._clock.time()
-        given = claims.get("aud")
-        audiences = [given] if isinstance(given, str) else given if isinstance(given, list) else []
-        if not set(config.audiences) & {one for one in audiences if isinstance(one, str)}:
-            wanted, got = go_strings(sorted(config.audiences)), go_strings(map(str, audiences))
+        audiences = _token_audiences(claims)
+        if set(config.audiences).isdisjoint(audiences):
+            wanted, got = go_strings(sorted(config.audiences)), go_strings(audiences)
             if len(config.audiences) == 1:
                 wanted = f'"{config.audiences[0]}"'
             preposition = "in " if len(config.audiences) > 1 else ""
@@ -145,6 +144,15 @@ def _issuer(claims: Mapping[str, Any]) -> str:
     if issuer == _GOOGLE:
         return f"https://{_GOOGLE}"
     return issuer if isinstance(issuer, str) else ""
+
+
+def _token_audiences(claims: Mapping[str, Any]) -> list[str]:
+    """Raises ValueError."""
+    given = claims.get("aud")
+    audiences = given if isinstance(given, list) else [] if given is None else [given]
+    if not all(isinstance(one, str) for one in audiences):
+        raise ValueError("oidc: failed to unmarshal claims: aud is not a list of strings")
+    return audiences
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections import OrderedDict
 from typing import Any, Final, NamedTuple
@@ -36,6 +37,7 @@ log = logging.getLogger("transom.apiserver")
 
 _CACHED: Final = 8192
 _LONGEST_CACHED: Final = 10_000  # characters of the attributes that the client chooses
+_LONGEST_REASON: Final = 1_000  # characters of a cached decision
 _MOST_BYTES: Final = 1 << 20
 _ATTEMPTS: Final = 5
 _FIRST_WAIT: Final = 0.5
@@ -82,7 +84,8 @@ class WebhookAuthorizer:
                 return NO_OPINION
         except CelError as problem:
             return self._on_error(str(problem))
-        key = orjson.dumps(spec)
+        # A digest, because a review may name megabytes of groups.
+        key = hashlib.sha256(orjson.dumps(spec)).digest()
         known = self._known.get(key)
         if known is not None and known.until > self._clock.monotonic():
             self._known.move_to_end(key)
@@ -135,7 +138,7 @@ class WebhookAuthorizer:
         ttl = (
             self._config.authorized_ttl if status.get("allowed") else self._config.unauthorized_ttl
         )
-        if ttl > 0 and _is_cacheable(info):
+        if ttl > 0 and _is_cacheable(info) and len(decision.reason) <= _LONGEST_REASON:
             self._known[key] = _Cached(decision, self._clock.monotonic() + ttl)
             self._known.move_to_end(key)
             while len(self._known) > _CACHED:

@@ -42,7 +42,7 @@ def write_envtest_assets(folder: Path, release: str) -> None:
 
 def _program(module: str, *arguments: str) -> str:
     """`exec`, because envtest sends signals to the process that it started."""
-    words = [sys.executable, "-m", f"transom.cluster.envtest.{module}", *arguments]
+    words = [sys.executable, "-P", "-m", f"transom.cluster.envtest.{module}", *arguments]
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 

@@ -110,7 +110,7 @@ class ServerGroup:
         ]
 
     def _worker(self, role: str) -> ManagedProcess:
-        command = [sys.executable, "-m", "transom.cluster.ha.worker", role, self._config.name]
+        command = [sys.executable, "-P", "-m", "transom.cluster.ha.worker", role, self._config.name]
         return ManagedProcess(role, command, on_line=lambda line: self._line(role, line))
 
     def _member(self, number: int) -> ManagedProcess:

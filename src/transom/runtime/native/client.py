@@ -99,6 +99,7 @@ class Monitor:
         command = [
             *self._prefix,
             sys.executable,
+            "-P",  # nothing is imported from the current directory
             "-S",
             "-s",
             "-m",
