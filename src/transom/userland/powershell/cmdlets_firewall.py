@@ -146,6 +146,8 @@ def _new(call: CmdletCall) -> None:
             where=call.cmdlet.name,
         )
     firewall.put_rule(_registry(call), rule)
+    if not rule.allow:
+        call.warn(firewall.NOT_FILTERED)
     call.emit(_show(rule))
 
 
