@@ -259,3 +259,27 @@ def test_data_folder_that_cannot_be_used(
         assert main(["status", "--all"]) == 0
         code, printed = run("up --no-nodes", capsys)
         check(f"{folder}: up", code, printed, (1, 4))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("up --port 22x", "a port is a number from 0 to 65535, not '22x'"),
+        ("up --servers 2x", "a cluster has 1 to 9 API servers, not '2x'"),
+        ("up --linux one", "a cluster has 0 to 5000 nodes of a kind, not 'one'"),
+    ],
+)
+def test_a_wrong_number_is_explained(
+    line: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed = run(line, capsys)
+    assert code == 2
+    assert printed.rstrip().endswith(problem)
+
+
+def test_lint_does_not_call_a_missing_file_free_of_findings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, printed = run("lint nowhere.yaml", capsys)
+    assert code == 2
+    assert "No findings" not in printed

@@ -7,7 +7,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from transom.cluster.daemon import ClusterLock
 from transom.cluster.options import UpOptions
 from transom.kit import files
 from transom.kit.user_errors import UserError
+from transom.node.settings import name_option
 
 SLOW = 25.0  # seconds between two pieces of news
 
@@ -142,3 +143,18 @@ def test_a_cluster_that_starts_slowly_can_be_reached_later(
             UpOptions(name="slow", nodes=False, kubeconfig=tmp_path / "kubeconfig"), print
         )
     assert "current-context: slow" in (tmp_path / "kubeconfig").read_text()
+
+
+def test_hints_of_a_cluster_do_not_depend_on_the_shell_that_started_it(
+    config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRANSOM_NAME", config.name)
+
+    def serve(report: Callable[[str], None]) -> None:
+        report(f"transom status{name_option(config.name)}")
+        report("")
+
+    reader = daemon.start_daemon(config, ClusterLock(config), (), serve)
+    recorded: list[str] = []
+    daemon.wait_daemon_ready(reader, config, 30.0, recorded.append)
+    assert recorded == ["transom status --name slow"]

@@ -357,6 +357,14 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
         covers=("state:CrashLoopBackOff", "state:RunContainerError"),
     ),
     Failure(
+        "a command with a path that does not exist",
+        A,
+        "the image has no command /bin/nope",
+        "Correct the container's command",
+        (pod(command=["/bin/nope"]),),
+        (pod(),),
+    ),
+    Failure(
         "a command that does not exist on Windows",
         A,
         "the image has no command nope",

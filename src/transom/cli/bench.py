@@ -57,10 +57,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def positive_number(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    return console.number_between(text, 1, 1_000_000_000, "must be a number, at least 1")
 
 
 def number_list(text: str) -> list[int]:

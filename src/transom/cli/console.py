@@ -110,10 +110,7 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _server_count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 9:
-        raise argparse.ArgumentTypeError("a cluster has 1 to 9 API servers")
-    return value
+    return number_between(text, 1, 9, "a cluster has 1 to 9 API servers")
 
 
 def add_servers_option(parser: argparse.ArgumentParser) -> None:
@@ -318,10 +315,7 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 5000:
-        raise argparse.ArgumentTypeError("a cluster has 0 to 5000 nodes of a kind")
-    return value
+    return number_between(text, 0, 5000, "a cluster has 0 to 5000 nodes of a kind")
 
 
 def _windows_build(text: str) -> tuple[int, int]:
@@ -406,11 +400,15 @@ def _given_access(args: argparse.Namespace) -> dict[str, str]:
 _REPEATED = ("oidc-required-claim", "oidc-signing-algs", "authorization-mode")
 
 
+def number_between(text: str, least: int, most: int, problem: str) -> int:
+    """A number of an option; raises ArgumentTypeError with `problem` for anything else."""
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{problem}, not {text!r}")
+    return int(text)
+
+
 def port_number(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
-    return value
+    return number_between(text, 0, 65535, "a port is a number from 0 to 65535")
 
 
 def _budget(text: str) -> str:

@@ -31,7 +31,9 @@ def make_adjustable_clock() -> AdjustableClock:
 class ClockControl:
     """`adjustable` is None in a cluster that runs in real time."""
 
-    def __init__(self, clock: Clock, adjustable: AdjustableClock | None) -> None:
+    def __init__(self, clock: Clock, adjustable: AdjustableClock | None, option: str) -> None:
+        """`option` is the one that selects the cluster, for hints."""
+        self._option = option
         self._clock = clock
         self._adjustable = adjustable
 
@@ -44,7 +46,9 @@ class ClockControl:
                     409,
                     {
                         "message": "the cluster runs in real time",
-                        "hint": "start it with virtual time: transom up --virtual-time, or Cluster(virtual_time=True)",
+                        "hint": f"start it with virtual time: transom down{self._option}, then "
+                        f"transom up{self._option} --virtual-time; in Python "
+                        "Cluster(virtual_time=True)",
                     },
                 )
             seconds = _advance_seconds(request.body)

@@ -174,6 +174,7 @@ def start_daemon(
                 os._exit(0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # `up` treats it as Ctrl-C
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.environ.pop("TRANSOM_NAME", None)  # of this user's shell: hints are for any client
             _run(config, lock, write_end, serve)
         finally:
             os._exit(1)  # whatever fails, only the parent process may return to the caller

@@ -16,8 +16,11 @@ from transom.cluster.config import ClusterConfig, check_cluster_name, load_nodes
 from transom.cluster.protection import Protection
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.machinery.kinds import BY_KEY
 from transom.machinery.releases import TABLES_SINCE, features, parse_release
 from transom.machinery.releases.features import Gate
+from transom.machinery.releases.release import NEWEST
+from transom.machinery.releases.served import resource_rows
 from transom.node import network_settings
 from transom.node.network_settings import NetworkOptions, NetworkSettings
 from transom.node.runtimes import check_engine, choose_engines
@@ -413,6 +416,13 @@ def _find_gate(name: str, release: str) -> Gate | None:
     return gate
 
 
+def _api_groups() -> set[str]:
+    return {row.group for row in resource_rows(NEWEST)} | {kind.group for kind in BY_KEY.values()}
+
+
+_RUNTIME_NAMES = ("api/all", "api/ga", "api/beta", "api/alpha", "api/legacy", "api/v1")
+
+
 def parse_runtime_config(settings: Iterable[str]) -> dict[str, bool]:
     """Parses settings of the form `batch/v1beta1=true` or `api/beta=true`; a name alone turns it
     on.
@@ -423,6 +433,13 @@ def parse_runtime_config(settings: Iterable[str]) -> dict[str, bool]:
         if not name or (equals and value.lower() not in _GATE_VALUES):
             raise UserError(
                 f"invalid runtime config: {setting!r}",
+                "write GROUP/VERSION=true, GROUP/VERSION/RESOURCE=false or api/beta=true",
+                EXIT_USAGE,
+            )
+        group = name.partition("/")[0]
+        if name not in _RUNTIME_NAMES and group != "v1" and group not in _api_groups():
+            raise UserError(
+                f"unknown api groups {group}",
                 "write GROUP/VERSION=true, GROUP/VERSION/RESOURCE=false or api/beta=true",
                 EXIT_USAGE,
             )

@@ -60,6 +60,7 @@ from transom.machinery.releases import parse_release
 from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
 from transom.node.network_settings import API_PORT
+from transom.node.settings import name_option
 from transom.node.spec import NodeSpec, control_plane_node, control_plane_nodes
 from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, Store, StoreError
 from transom.store.sqlite import SqliteStore
@@ -284,7 +285,7 @@ def build_cluster_api_server(
 
     paths: dict[str, Callable[[HttpRequest], Awaitable[Answer]]] = {
         ROOT: StoreControl(config, store, sealing, loop_lag),
-        CLOCK_ROOT: ClockControl(clock, adjustable),
+        CLOCK_ROOT: ClockControl(clock, adjustable, name_option(config.name)),
         METRICS_ROOT: metrics,
         STATES_ROOT: SavedStates(
             store, clock, random.SystemRandom(), lambda old, new: api.service_replaced(old, new)

@@ -287,7 +287,7 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         os="windows",
     ),
     KnownCause(
-        r"stat (?P<path>\S+): no such file or directory",
+        r'(?<!": )stat (?P<path>\S+): no such file or directory',  # not of a command: see below
         "node {node} has no {path}",
         "Create it on node {node}, or correct hostPath.path.",
     ),

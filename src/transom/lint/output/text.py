@@ -31,7 +31,8 @@ def report_summary(report: LintReport) -> str:
         for severity, name in (("error", "error"), ("warning", "warning"), ("info", "info"))
         if report.count(severity)
     ]
-    found = ", ".join(counts) or "No findings"
+    nothing = "Not all files could be checked" if report.problems else "No findings"
+    found = ", ".join(counts) or nothing
     silenced = f" ({report.silenced} silenced)" if report.silenced else ""
     files = f" in {_number(len(report.sources), 'file')}" if report.sources else ""
     fixable = sum(finding.fix is not None for finding in report.findings)

@@ -10,7 +10,7 @@ from transom.machines.styles import device_name
 from transom.userland.cmd import associations, listing
 from transom.userland.cmd.control import BatchGoto, split_arguments
 from transom.userland.cmd.state import CmdState
-from transom.userland.files import decode_text
+from transom.userland.files import FileView, decode_text
 from transom.userland.posix.sh import arithmetic
 from transom.userland.process import Exit
 from transom.userland.windows import texts
@@ -214,6 +214,15 @@ def _remove_directory(shell: CmdState, rest: str) -> int:
     return code
 
 
+def _is_there(files: FileView, name: str) -> bool:
+    """A link is there, too, if what it points to is not."""
+    try:
+        files.stat(name, follow=False)
+    except OSError:
+        return False
+    return True
+
+
 def _delete(shell: CmdState, rest: str) -> int:
     switches, paths = _switches(rest)
     wrong = [
@@ -239,14 +248,19 @@ def _delete(shell: CmdState, rest: str) -> int:
                 for place in tops
                 for name in shell.names(f"{place}\\{mask}", directories=False)
             ]
-        if not names or (len(names) == 1 and not files.exists(names[0])):
+        wanted_hidden = any(one.startswith("a") and "-h" not in one for one in switches)
+        names = [
+            name
+            for name in names
+            if _is_there(files, name)
+            and (wanted_hidden or "H" not in files.attributes(name, follow=False))
+        ]
+        if not names:
             shell.complain(f"Could Not Find {files.absolute(path)}")
             continue
         for name in names:
             try:
                 attributes = files.attributes(name, follow=False)
-                if "H" in attributes and len(names) > 1:
-                    continue
                 if "R" in attributes:
                     if "f" not in switches:
                         shell.complain(f"{files.absolute(name)}\r\n{texts.DENIED}")

@@ -10,7 +10,14 @@ from transom.userland.powershell.members import cast_value
 from transom.userland.powershell.parameters import parameter_value
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.tree import ClassMember, ClassStatement, EnumStatement
-from transom.userland.powershell.values import Hashtable, PowerShellError, PsObject, to_text
+from transom.userland.powershell.values import (
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    ScriptBlock,
+    to_text,
+    unrolled,
+)
 
 _ZERO = {
     "int": 0,
@@ -145,10 +152,27 @@ def defined_static(
     )
 
 
+async def _call_script_method(
+    evaluator: PowerShellSession, block: ScriptBlock, this: PsObject, arguments: list[Any]
+) -> Any:
+    """A method that Add-Member has added."""
+    evaluator.scopes.append({"this": this})
+    try:
+        return unrolled(await evaluator.invoke_with(block, arguments))
+    finally:
+        evaluator.scopes.pop()
+
+
 def defined_method(
     evaluator: PowerShellSession, target: Any, name: str, arguments: list[Any]
 ) -> Any:
-    """A call of a method of an instance; None if its class has none of this name."""
+    """A call of a method of an instance; None if neither its class nor Add-Member has defined one
+    of this name.
+    """
+    if isinstance(target, PsObject) and target.script_methods:
+        block = target.script_methods.get(name.lower())
+        if block is not None:
+            return _call_script_method(evaluator, block, target, arguments)
     made = evaluator.types.get(target.kind.lower()) if isinstance(target, PsObject) else None
     found = made.methods(name, static=False) if made is not None else []
     return _call(evaluator, found, arguments, target) if found else None

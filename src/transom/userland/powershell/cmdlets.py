@@ -6,11 +6,28 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from transom.userland.powershell.confirmation import (
+    TARGETS,
+    describe_operation,
+    supports_should_process,
+)
 from transom.userland.powershell.control import Thrown
 from transom.userland.powershell.exceptions import error_record
 from transom.userland.powershell.session import PowerShellSession
-from transom.userland.powershell.tree import BoundArgument, NamedArgument, ParameterArgument
-from transom.userland.powershell.values import PowerShellError, ScriptBlock, to_items, to_text
+from transom.userland.powershell.tree import (
+    BoundArgument,
+    NamedArgument,
+    ParameterArgument,
+    ValueLiteral,
+)
+from transom.userland.powershell.values import (
+    PowerShellError,
+    ScriptBlock,
+    to_bool,
+    to_items,
+    to_text,
+)
+from transom.userland.powershell.wildcard_paths import expand_path
 from transom.userland.process import Process
 
 # Cmdlets with these verbs act once for each object of the pipeline: not at all if it is empty.
@@ -41,6 +58,7 @@ class Cmdlet(NamedTuple):
     positional: tuple[str, ...] = ()
     switches: frozenset[str] = frozenset()
     named: tuple[str, ...] = ()
+    takes_rest: bool = False  # arguments beyond the positional ones are in `CmdletCall.rest`
 
     async def call(
         self,
@@ -51,7 +69,9 @@ class Cmdlet(NamedTuple):
     ) -> None:
         call = CmdletCall(session, self, name, given)
         await call.bind(arguments)
-        if given != [] or self.name.partition("-")[0] not in _PER_OBJECT:
+        if given == [] and self.name.partition("-")[0] in _PER_OBJECT:
+            return
+        if await call.confirm():
             await call.run()
 
 
@@ -61,17 +81,28 @@ def cmdlet_row(
     positional: str = "",
     switches: str = "",
     named: str = "",
+    *,
+    takes_rest: bool = False,
 ) -> Cmdlet:
     """Words separated by spaces. A positional parameter with `*` takes all remaining arguments."""
     return Cmdlet(
-        name, run, tuple(positional.split()), frozenset(switches.split()), tuple(named.split())
+        name,
+        run,
+        tuple(positional.split()),
+        frozenset(switches.split()),
+        tuple(named.split()),
+        takes_rest,
     )
 
 
 # Values of -ErrorAction and -WarningAction; numbers are those of the enumeration.
 _SILENT = ("silentlycontinue", "ignore", "0", "4")
 
-_COMMON_SWITCHES = frozenset(("Verbose", "Debug", "Confirm", "WhatIf"))
+_COMMON_SWITCHES = frozenset(("Verbose", "Debug"))
+_SHOULD_PROCESS = frozenset(("Confirm", "WhatIf"))
+_PROMPT = '[Y] Yes  [A] Yes to All  [N] No  [L] No to All  [S] Suspend  [?] Help (default is "Y"): '
+# Cmdlets that print their objects by display name, and the ones that find the objects by name.
+_FOUND_BY = {"Service": "Get-Service", "Process": "Get-Process"}
 _COMMON_ALIASES = {
     "EA": "ErrorAction",
     "EV": "ErrorVariable",
@@ -170,13 +201,18 @@ class CmdletCall:
             self.evaluator.scopes[-1][name] = [*before, record]
             self._recorded.add(parameter)
 
+    def _common_switches(self) -> frozenset[str]:
+        if supports_should_process(self.cmdlet.name):
+            return _COMMON_SWITCHES | _SHOULD_PROCESS
+        return _COMMON_SWITCHES
+
     def _parameter(self, name: str) -> str | None:
         known = (
             *self.cmdlet.switches,
             *(p.rstrip("*") for p in self.cmdlet.positional),
             *self.cmdlet.named,
             *_COMMON,
-            *_COMMON_SWITCHES,
+            *self._common_switches(),
         )
         lower = name.lower()
         exact = next((one for one in known if one.lower() == lower), None)
@@ -193,21 +229,17 @@ class CmdletCall:
                 waiting = None
                 name = self._parameter(argument.name)
                 if name is None:
-                    raise PowerShellError(
-                        f"A parameter cannot be found that matches parameter name '{argument.name}'.",
-                        f"InvalidArgument: (:) [{self.cmdlet.name}], ParameterBindingException",
-                        f"NamedParameterNotFound,Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command",
-                        where=self.cmdlet.name,
-                    )
-                if name in self.cmdlet.switches or name in _COMMON_SWITCHES:
+                    raise self._unknown_parameter(argument.name)
+                if name in self.cmdlet.switches or name in self._common_switches():
                     self.values[name] = True
                 else:
                     waiting = name
                 continue
             if isinstance(argument, NamedArgument):
                 name = self._parameter(argument.name)
-                if name is not None:
-                    self.values[name] = await self.evaluator.value(argument.value)
+                if name is None:
+                    raise self._unknown_parameter(argument.name)
+                self.values[name] = await self.evaluator.value(argument.value)
                 continue
             value = await self.evaluator.value(argument)
             if waiting is not None:
@@ -226,7 +258,112 @@ class CmdletCall:
                 loose = []
             else:
                 self.values[bare] = loose.pop(0)
+        if loose and not self.cmdlet.takes_rest:
+            shown = to_text(loose[0])
+            raise PowerShellError(
+                f"A positional parameter cannot be found that accepts argument '{shown}'.",
+                f"InvalidArgument: (:) [{self.cmdlet.name}], ParameterBindingException",
+                f"PositionalParameterNotFound,{self._command_class()}",
+                where=self.cmdlet.name,
+            )
         self.rest = loose
+
+    def _command_class(self) -> str:
+        return f"Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
+
+    def _unknown_parameter(self, name: str) -> PowerShellError:
+        return PowerShellError(
+            f"A parameter cannot be found that matches parameter name '{name}'.",
+            f"InvalidArgument: (:) [{self.cmdlet.name}], ParameterBindingException",
+            f"NamedParameterNotFound,{self._command_class()}",
+            where=self.cmdlet.name,
+        )
+
+    async def confirm(self) -> bool:
+        """Handles -WhatIf and -Confirm. False: there is nothing left to do."""
+        if not supports_should_process(self.cmdlet.name):
+            return True
+        what_if = to_bool(self.values.pop("WhatIf", self.evaluator.get("WhatIfPreference")))
+        ask = to_bool(self.values.pop("Confirm", False))
+        if not what_if and not ask:
+            return True
+        parameter, targets = await self._targets()
+        kept: list[Any] = []
+        answer = ""
+        for target in targets:
+            computer = self.process.env.get("COMPUTERNAME", "localhost")
+            text = describe_operation(
+                self.cmdlet.name, target, self.values, self.process.files, computer
+            )
+            self.evaluator.flush()
+            if what_if:
+                self.process.write(f"What if: {text}\r\n")
+                continue
+            if answer != "a":
+                answer = await self._ask(text)
+            if answer == "l":
+                break
+            if answer != "n":
+                kept.append(target)
+        if parameter:
+            self.values[parameter] = kept
+        elif self.input is not None:
+            self.input = kept
+        return bool(kept)
+
+    async def _targets(self) -> tuple[str, list[Any]]:
+        """What the call acts on, and the parameter that names it ("" for the pipeline)."""
+        parameter = next((one for one in TARGETS if one in self.values), "")
+        if not parameter:
+            return "", [""] if self.input is None else list(self.input)
+        given = to_items(self.values[parameter])
+        if parameter == "Path":
+            return parameter, [
+                path
+                for one in given
+                for path in expand_path(self.process.files, self.evaluator.resolved(to_text(one)))
+            ]
+        finder = _FOUND_BY.get(self.cmdlet.name.partition("-")[2])
+        if finder is None or self.cmdlet.name == "New-Service":
+            return parameter, given
+        return "InputObject", await self._find(finder, parameter)
+
+    async def _find(self, finder: str, parameter: str) -> list[Any]:
+        """The objects that a parameter names, in place of the names."""
+        row = self.evaluator.cmdlets.find(finder)
+        if row is None:
+            return to_items(self.values[parameter])
+        found: list[Any] = []
+        value = self.values.pop(parameter)
+        arguments: list[BoundArgument] = [NamedArgument(parameter, ValueLiteral(value))]
+        if parameter == "InputObject":
+            return to_items(value)
+        saved, self.evaluator.emit = self.evaluator.emit, found.append
+        try:
+            await row.call(self.evaluator, finder, arguments, None)
+        finally:
+            self.evaluator.emit = saved
+        return found
+
+    async def _ask(self, text: str) -> str:
+        """The answer to a confirmation prompt: y, a, n or l; the end of the input means no."""
+        self.process.write(
+            f"\r\nConfirm\r\nAre you sure you want to perform this action?\r\n{text}\r\n"
+        )
+        while True:
+            self.process.write(_PROMPT)
+            line = await self.process.stdin.readline()
+            if not line:
+                return "l"
+            answer = line.decode("utf-8", "replace").strip().lower() or "y"
+            for letter, word in (
+                ("y", "yes"),
+                ("a", "yes to all"),
+                ("n", "no"),
+                ("l", "no to all"),
+            ):
+                if answer in (letter, word):
+                    return letter
 
     async def run(self) -> None:
         try:

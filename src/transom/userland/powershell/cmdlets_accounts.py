@@ -5,7 +5,7 @@ others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from transom.machines.windows.accounts import AccountDatabase, AccountError, LocalGroup, LocalUser
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
@@ -117,14 +117,31 @@ def secure_text(value: Any) -> str:
     return value.secret if isinstance(value, SecretObject) else to_text(value)
 
 
+_WEAK_PASSWORD: Final = 2245
+
+
 def _new_user(call: CmdletCall) -> None:
     _demand(call)
     name = call.text("Name")
+    if not call.has("Password") and not call.has("NoPassword"):
+        raise PowerShellError(
+            "Cannot process command because of one or more missing mandatory parameters: Password.",
+            "InvalidArgument: (:) [New-LocalUser], ParameterBindingException",
+            "MissingMandatoryParameter,Microsoft.PowerShell.Commands.NewLocalUserCommand",
+        )
     try:
         user = _database(call).add_user(
             name, secure_text(call.get("Password")), created=call.process.context.clock.time()
         )
     except AccountError as error:
+        if error.code == _WEAK_PASSWORD:
+            call.fail(
+                "Unable to update the password. The value provided for the new password does not "
+                "meet the length, complexity, or history requirements of the domain.",
+                f"InvalidArgument: ({name}:String) [New-LocalUser], InvalidPasswordException",
+                "InvalidPassword",
+            )
+            return
         exists = error.code == 2224
         call.fail(
             f"User {name} already exists."

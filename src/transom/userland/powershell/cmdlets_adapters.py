@@ -99,6 +99,6 @@ CMDLETS = (
         _set_interface,
         "InterfaceAlias InterfaceIndex",
         "",
-        "NlMtuBytes AddressFamily Forwarding InterfaceMetric Dhcp",
+        "NlMtuBytes AddressFamily",
     ),
 )

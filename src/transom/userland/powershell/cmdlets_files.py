@@ -36,6 +36,7 @@ from transom.userland.powershell.values import (
     to_text,
     unrolled,
 )
+from transom.userland.powershell.wildcard_paths import expand_path, has_wildcards, is_picked
 
 ATTRIBUTE_NAMES = {"R": "ReadOnly", "H": "Hidden", "S": "System", "A": "Archive"}
 
@@ -84,21 +85,13 @@ def _denied(call: CmdletCall, path: str) -> None:
 
 
 def expand_wildcards(call: CmdletCall, path: str) -> list[str]:
-    """The files that match a path with wildcards."""
-    if "*" not in path and "?" not in path:
+    """The items that match a path with wildcards, without those that -Include and -Exclude drop."""
+    if call.has("LiteralPath"):
         return [path]
-    directory, mask = ntpath.split(path.replace("/", "\\"))
-    files = call.process.files
-    try:
-        names = files.listdir(directory or ".")
-    except OSError:
-        return []
-    mask = "*" if mask == "*.*" else mask
-    return [
-        files.join(directory, name) if directory else name
-        for name in names
-        if fnmatchcase(name.lower(), mask.lower())
-    ]
+    found = expand_path(call.process.files, path)
+    include = [to_text(one) for one in to_items(call.get("Include"))]
+    exclude = [to_text(one) for one in to_items(call.get("Exclude"))]
+    return [one for one in found if is_picked(ntpath.basename(one), include, exclude)]
 
 
 async def _get_content(call: CmdletCall) -> None:
@@ -264,9 +257,12 @@ def _children(call: CmdletCall) -> None:
             cmdlets_registry.registry_children(call, key)
             continue
         path, mask = given, call.text("Filter", "*")
-        if "*" in given or "?" in given:
+        if has_wildcards(given) and not call.has("LiteralPath"):
             path, mask = ntpath.split(given.replace("/", "\\"))
             path = path or "."
+        if has_wildcards(path) and not call.has("LiteralPath"):
+            _list_matches(call, given)
+            continue
         if not files.exists(path):
             fail_missing_path(call, given)
             continue
@@ -279,6 +275,15 @@ def _children(call: CmdletCall) -> None:
             "*" if mask == "*.*" else mask,
             int(to_number(call.get("Depth"))) if call.has("Depth") else None,
         )
+
+
+def _list_matches(call: CmdletCall, given: str) -> None:
+    """`C:\\Users\\*\\Desktop`: the contents of the directories that match, and the files."""
+    for path in expand_wildcards(call, given):
+        if call.process.files.is_directory(path):
+            _walk(call, path, call.text("Filter", "*"))
+        else:
+            call.emit(_shown(call, path))
 
 
 def _shown(call: CmdletCall, path: str, top: str = "") -> Any:
@@ -471,6 +476,15 @@ def _remove_item(call: CmdletCall) -> None:
                         "DirectoryNotEmpty",
                     )
                     continue
+                if "R" in files.attributes(path, follow=False) and not call.has("Force"):
+                    full = files.absolute(path)
+                    call.fail(
+                        f"Cannot remove item {full}: You do not have sufficient access rights to "
+                        "perform this operation.",
+                        f"PermissionDenied: ({full}:String) [Remove-Item], IOException",
+                        "RemoveFileSystemItemUnAuthorizedAccess",
+                    )
+                    continue
                 files.remove(path, recursive=recursive or state.kind == "directory")
             except FileNotFoundError:
                 fail_missing_path(call, path)
@@ -603,13 +617,17 @@ CMDLETS = (
         "Recurse Force File Directory Name Hidden ReadOnly",
         "LiteralPath Include Exclude Depth",
     ),
-    cmdlet_row("Get-Item", _get_item, "Path", "Force", "LiteralPath"),
+    cmdlet_row("Get-Item", _get_item, "Path", "Force", "LiteralPath Include Exclude"),
     cmdlet_row("New-Item", _new_item, "Path", "Force", "ItemType Type Name Value Target"),
     cmdlet_row("New-Directory", _new_item, "Path", "Force", "Name"),
     cmdlet_row("Remove-Item", _remove_item, "Path", "Recurse Force", "LiteralPath Include Exclude"),
     cmdlet_row("Test-Path", _test_path, "Path", "IsValid", "LiteralPath PathType"),
     cmdlet_row(
-        "Copy-Item", _copy_item, "Path Destination", "Recurse Force PassThru", "LiteralPath"
+        "Copy-Item",
+        _copy_item,
+        "Path Destination",
+        "Recurse Force PassThru",
+        "LiteralPath Include Exclude",
     ),
     cmdlet_row("Move-Item", _move_item, "Path Destination", "Force PassThru", "LiteralPath"),
     cmdlet_row("Rename-Item", _move_item, "Path NewName", "Force PassThru", "LiteralPath"),

@@ -146,6 +146,8 @@ def _new(call: CmdletCall) -> None:
             where=call.cmdlet.name,
         )
     firewall.put_rule(_registry(call), rule)
+    if not rule.allow:
+        call.warn(firewall.NOT_FILTERED)
     call.emit(_show(rule))
 
 
@@ -196,7 +198,8 @@ def _port_filter(call: CmdletCall) -> None:
 
 
 def _profile_names(call: CmdletCall) -> list[str]:
-    wanted = [to_text(one).lower() for one in to_items(call.get("Name"))]
+    given = call.get("Name", call.get("Profile"))
+    wanted = [to_text(one).lower() for one in to_items(given) if to_text(one).lower() != "any"]
     wanted += [
         to_text(value.get("Name")).lower()
         for value in call.input or []
@@ -250,12 +253,6 @@ CMDLETS = (
     cmdlet_row("Enable-NetFirewallRule", _set, "Name", "", _SELECT),
     cmdlet_row("Disable-NetFirewallRule", _set, "Name", "", _SELECT),
     cmdlet_row("Get-NetFirewallPortFilter", _port_filter, "Name", "", _SELECT),
-    cmdlet_row("Get-NetFirewallProfile", _get_profile, "Name"),
-    cmdlet_row(
-        "Set-NetFirewallProfile",
-        _set_profile,
-        "Name",
-        "All",
-        "Enabled DefaultInboundAction DefaultOutboundAction",
-    ),
+    cmdlet_row("Get-NetFirewallProfile", _get_profile, "Name", "All", "Profile"),
+    cmdlet_row("Set-NetFirewallProfile", _set_profile, "Name", "All", "Profile Enabled"),
 )

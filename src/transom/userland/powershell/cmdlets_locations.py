@@ -7,7 +7,11 @@ import ntpath
 
 from transom.userland.powershell import cmdlets_registry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
-from transom.userland.powershell.cmdlets_files import fail_missing_path, path_arguments
+from transom.userland.powershell.cmdlets_files import (
+    expand_wildcards,
+    fail_missing_path,
+    path_arguments,
+)
 from transom.userland.powershell.values import (
     PsObject,
 )
@@ -82,7 +86,7 @@ def _split_path(call: CmdletCall) -> None:
 
 
 def _resolve_path(call: CmdletCall) -> None:
-    for path in path_arguments(call):
+    for path in [one for given in path_arguments(call) for one in expand_wildcards(call, given)]:
         if not call.process.files.exists(path):
             fail_missing_path(call, path)
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import re
 from functools import cmp_to_key
-from typing import Any
+from typing import Any, Final
 
 from transom.userland.limits import MAX_SORTED, bounded, check_size
 from transom.userland.powershell import members, statics
@@ -337,7 +337,12 @@ def _add_member(call: CmdletCall) -> None:
                 else (name, content)
             )
         if isinstance(value, PsObject):
-            value.properties[name] = content
+            if call.text("MemberType").lower() == "scriptmethod" and isinstance(
+                content, ScriptBlock
+            ):
+                value.script_methods = {**(value.script_methods or {}), name.lower(): content}
+            else:
+                value.properties[name] = content
         if call.has("PassThru"):
             call.emit(value)
 
@@ -371,8 +376,32 @@ def _get_random(call: CmdletCall) -> None:
     call.emit(rng.randrange(low, high))
 
 
+_GLOBAL_SCOPES: Final = ("global", "script")
+
+
 def _set_variable(call: CmdletCall) -> None:
-    call.evaluator.put(call.text("Name"), call.get("Value"))
+    """-Scope: global, script, local, or how many scopes up; -Option: ReadOnly and Constant."""
+    evaluator = call.evaluator
+    scope = call.text("Scope", "0").lower()
+    value = call.get("Value", unrolled(call.input) if call.input is not None else None)
+    for given in to_items(call.get("Name")):
+        name = to_text(given).lower().removeprefix("$")
+        if call.cmdlet.name == "New-Variable" and name in evaluator.scopes[-1]:
+            if not call.has("Force"):
+                call.fail(
+                    f"A variable with name '{name}' already exists.",
+                    f"ResourceExists: ({name}:String) [New-Variable], SessionStateException",
+                    "VariableAlreadyExists",
+                )
+                continue
+            evaluator.constants.discard(name)
+        if scope.isdigit() and int(scope) < len(evaluator.scopes):
+            evaluator.check_writable(name)
+            evaluator.scopes[-1 - int(scope)][name] = value
+        else:
+            evaluator.put(f"global:{name}" if scope in _GLOBAL_SCOPES else name, value)
+        if call.text("Option").lower() in ("readonly", "constant"):
+            evaluator.constants.add(name)
 
 
 def _get_variable(call: CmdletCall) -> None:
@@ -465,8 +494,8 @@ CMDLETS = (
     cmdlet_row("Invoke-Expression", _invoke_expression, "Command"),
     cmdlet_row("Measure-Command", _measure_command, "Expression"),
     cmdlet_row("Get-Random", _get_random, "Maximum", "", "Minimum Count InputObject"),
-    cmdlet_row("Set-Variable", _set_variable, "Name Value", "", "Scope Option"),
-    cmdlet_row("New-Variable", _set_variable, "Name Value", "", "Scope Option"),
+    cmdlet_row("Set-Variable", _set_variable, "Name Value", "Force", "Scope Option"),
+    cmdlet_row("New-Variable", _set_variable, "Name Value", "Force", "Scope Option"),
     cmdlet_row("Get-Variable", _get_variable, "Name", "ValueOnly"),
     cmdlet_row("Compare-Object", _compare_object, "ReferenceObject DifferenceObject"),
 )

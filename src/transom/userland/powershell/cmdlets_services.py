@@ -211,6 +211,17 @@ def _start_type(call: CmdletCall) -> services.Start:
     return found
 
 
+def _account(call: CmdletCall) -> str:
+    """-Credential: the account that the service runs as."""
+    credential = call.get("Credential")
+    name = to_text(credential.get("UserName")) if isinstance(credential, PsObject) else ""
+    if not name:
+        return "LocalSystem"
+    if call.process.context.windows.system.accounts.identity(name) is None:
+        raise ServiceError(services.INVALID_ACCOUNT)
+    return name
+
+
 def _new(call: CmdletCall) -> None:
     name = call.text("Name")
     try:
@@ -220,6 +231,7 @@ def _new(call: CmdletCall) -> None:
             display_name=call.text("DisplayName"),
             start=_start_type(call),
             depends=[to_text(one) for one in to_items(call.get("DependsOn"))],
+            account=_account(call),
         )
     except ServiceError as error:
         call.fail(
@@ -249,6 +261,24 @@ async def _set(call: CmdletCall, service: WindowsService) -> None:
             await _end(call, service)
 
 
+async def _pause(call: CmdletCall, service: WindowsService) -> None:
+    """Suspend-Service and Resume-Service: no service of Windows here accepts to be paused."""
+    if service.state == "RUNNING" and call.cmdlet.name == "Resume-Service":
+        return
+    verb = "suspended" if call.cmdlet.name == "Suspend-Service" else "resumed"
+    why = (
+        "service does not support being suspended or resumed"
+        if service.state == "RUNNING"
+        else "service is not currently running"
+    )
+    call.fail(
+        f"Service '{service.display_name} ({service.name})' cannot be {verb} because the {why}.",
+        f"CloseError: ({_KIND}:ServiceController) [{call.cmdlet.name}], ServiceCommandException",
+        f"CouldNot{call.cmdlet.name.partition('-')[0]}Service"
+        + ("NotSupported" if service.state == "RUNNING" else "NotRunning"),
+    )
+
+
 def _remove(call: CmdletCall) -> None:
     for service in _meant(call):
         _changeable(call).delete(service.name)
@@ -270,6 +300,8 @@ CMDLETS = (
     cmdlet_row(
         "Restart-Service", _each(_restart_one), "Name", "Force PassThru", "InputObject DisplayName"
     ),
+    cmdlet_row("Suspend-Service", _each(_pause), "Name", "PassThru", "InputObject DisplayName"),
+    cmdlet_row("Resume-Service", _each(_pause), "Name", "PassThru", "InputObject DisplayName"),
     cmdlet_row(
         "New-Service",
         _new,

@@ -25,7 +25,6 @@ from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
     ScriptBlock,
-    to_bool,
     to_items,
     to_number,
     to_text,
@@ -350,10 +349,15 @@ async def _web_request(call: CmdletCall) -> None:
     )
 
 
+_COMMON_PORTS: Final = {"http": 80, "rdp": 3389, "smb": 445, "winrm": 5985}
+
+
 async def _test_connection(call: CmdletCall) -> None:
     context = call.process.context
     host = call.text("ComputerName", "internetbeacon.msedge.net")
-    port = int(to_number(call.get("Port", 0)))
+    port = int(
+        to_number(call.get("Port", _COMMON_PORTS.get(call.text("CommonTCPPort").lower(), 0)))
+    )
     address = ""
     reached = False
     try:
@@ -392,6 +396,9 @@ async def _test_connection(call: CmdletCall) -> None:
             "SourceAddress": own,
             "PingSucceeded": reached,
         }
+    if call.has("TraceRoute"):
+        hops = context.windows.network.hops(address) if address else []
+        properties["TraceRoute"] = [*hops, *([address] if reached else [])]
     call.emit(PsObject("TestNetConnectionResult", properties))
 
 
@@ -512,11 +519,18 @@ async def _joined(task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,))
 
 
-def _receive_job(call: CmdletCall) -> None:
+async def _receive_job(call: CmdletCall) -> None:
+    if call.has("Wait"):
+        for job in _picked(call):
+            if job.task is not None and not job.task.done():
+                await _joined(job.task)
     for job in _picked(call):
-        for value in job.output:
+        for value in list(job.output):
             call.emit(value)
-        job.output.clear()
+        if not call.has("Keep"):
+            job.output.clear()
+        if call.has("AutoRemoveJob"):
+            call.evaluator.jobs.remove(job)
         if job.task is None or job.task.done():
             job.properties["HasMoreData"] = False
 
@@ -554,10 +568,6 @@ def _get_culture(call: CmdletCall) -> None:
     )
 
 
-def _strict(call: CmdletCall) -> None:
-    to_bool(call.get("Version"))
-
-
 CMDLETS = (
     cmdlet_row("Start-Sleep", _sleep, "Seconds", "", "Milliseconds"),
     cmdlet_row("Get-Date", _get_date, "Date", "AsUTC", " ".join(("Format UFormat", *_DATE_PARTS))),
@@ -587,6 +597,7 @@ CMDLETS = (
     ),
     cmdlet_row("Test-Connection", _test_connection, "ComputerName", "Quiet", "Count Delay"),
     cmdlet_row("Get-Culture", _get_culture),
+    cmdlet_row("Get-UICulture", _get_culture),
     cmdlet_row("Start-Job", _start_job, "ScriptBlock", "", "Name ArgumentList"),
     cmdlet_row("Get-Job", _get_job, "Id", "", "Name State"),
     cmdlet_row("Wait-Job", _wait_job, "Id", "Any", "Name Job Timeout"),
@@ -595,7 +606,4 @@ CMDLETS = (
     cmdlet_row("Remove-Job", _remove_job, "Id", "Force", "Name Job"),
     cmdlet_row("Read-Host", _read_host, "Prompt", "AsSecureString"),
     cmdlet_row("Clear-Host", _nothing),
-    cmdlet_row("Set-StrictMode", _strict, "", "Off", "Version"),
-    cmdlet_row("Import-Module", _nothing, "Name*", "Force DisableNameChecking"),
-    cmdlet_row("Add-Type", _nothing, "TypeDefinition", "PassThru", "AssemblyName Path"),
 )

@@ -19,6 +19,7 @@ from transom.userland.powershell.values import (
     to_items,
     to_text,
 )
+from transom.userland.powershell.wildcard_paths import expand_path
 
 _CUSTOM = "System.Management.Automation.PSCustomObject"
 
@@ -176,6 +177,16 @@ def _help(call: CmdletCall) -> None:
     )
 
 
+def _archived_paths(call: CmdletCall) -> list[str]:
+    """What Compress-Archive is to add; `folder\\*` stays, for the content of a folder."""
+    out: list[str] = []
+    for given in to_items(call.get("Path", call.get("LiteralPath"))) or (call.input or []):
+        path = to_text(given.get("FullName") if isinstance(given, PsObject) else given)
+        whole = path.endswith("\\*") or call.has("LiteralPath")
+        out += [path] if whole else expand_path(call.process.files, path) or [path]
+    return out
+
+
 def _compress(call: CmdletCall) -> None:
     files, target = call.process.files, call.text("DestinationPath")
     if files.exists(target) and not call.has("Force") and not call.has("Update"):
@@ -187,8 +198,7 @@ def _compress(call: CmdletCall) -> None:
     held = io.BytesIO()
     size = 0
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for given in to_items(call.get("Path", call.get("LiteralPath"))) or (call.input or []):
-            top = to_text(given.get("FullName") if isinstance(given, PsObject) else given)
+        for top in _archived_paths(call):
             inner = top.endswith("\\*")
             top = files.absolute(top.removesuffix("\\*"))
             if not files.exists(top):

@@ -392,6 +392,7 @@ CMDLETS = (
         "ClassName MethodName Arguments",
         "",
         "InputObject Namespace Filter Query",
+        takes_rest=True,
     ),
     cmdlet_row(
         "Invoke-WmiMethod",
@@ -399,6 +400,7 @@ CMDLETS = (
         "Class Name ArgumentList",
         "",
         "InputObject Namespace MethodName Arguments Filter",
+        takes_rest=True,
     ),
     cmdlet_row("Remove-CimInstance", _remove_instance, "InputObject"),
     cmdlet_row("Remove-WmiObject", _remove_instance, "InputObject"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from transom.userland.limits import bounded
@@ -45,11 +46,13 @@ from transom.userland.powershell.tree import (
     VariableReference,
 )
 from transom.userland.powershell.values import (
+    CUSTOM_OBJECT,
     Hashtable,
     PowerShellError,
     PsObject,
     ScriptBlock,
     TypeName,
+    VariableLink,
     to_bool,
     to_items,
     to_number,
@@ -109,6 +112,11 @@ class ExpressionEvaluator(PowerShellSession):
                     self, container, name, value
                 ):
                     return
+                if isinstance(container, VariableLink):
+                    container.set(value)
+                    return
+                if container.kind == CUSTOM_OBJECT:
+                    members.check_property(container, name)
                 known = next(
                     (key for key in container.properties if key.lower() == name.lower()), name
                 )
@@ -133,6 +141,12 @@ class ExpressionEvaluator(PowerShellSession):
         return bounded("".join([to_text(await self.value(part)) for part in node.parts]))
 
     async def _variable(self, node: VariableReference) -> Any:
+        if self.strict and not self.defines(node.name):
+            raise PowerShellError(
+                f"The variable '${node.name}' cannot be retrieved because it has not been set.",
+                f"InvalidOperation: ({node.name}:String) [], RuntimeException",
+                "VariableIsUndefined",
+            )
         return self.get(node.name)
 
     async def _subexpression(self, node: SubExpression) -> Any:
@@ -165,6 +179,9 @@ class ExpressionEvaluator(PowerShellSession):
         return TypeName(node.name)
 
     async def _cast(self, node: CastExpression) -> Any:
+        operand = node.operand
+        if node.type.lower() == "ref" and isinstance(operand, VariableReference):
+            return VariableLink(self.get(operand.name), partial(self.put, operand.name))
         return cast_defined(self, node.type, await self.value(node.operand))
 
     async def _unary(self, node: UnaryExpression) -> Any:
@@ -236,6 +253,8 @@ class ExpressionEvaluator(PowerShellSession):
         target = await self.value(node.target)
         name = to_text(await self.value(node.name))
         if node.arguments is None:
+            if self.strict > 1 and isinstance(target, PsObject):
+                members.check_property(target, name)
             return members.get_property(self, target, name)
         arguments = [await self.value(argument) for argument in node.arguments]
         result = defined_method(self, target, name, arguments)

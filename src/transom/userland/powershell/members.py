@@ -162,6 +162,17 @@ _CASTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def check_property(target: PsObject, name: str) -> None:
+    """Raises PowerShellError for a property that the object does not have."""
+    if name.lower() in ("psobject", "count", "length") or target.has(name):
+        return
+    raise PowerShellError(
+        f"The property '{name}' cannot be found on this object. Verify that the property exists.",
+        "InvalidOperation: (:) [], RuntimeException",
+        "PropertyNotFound",
+    )
+
+
 def get_property(evaluator: PowerShellSession, target: Any, name: str) -> Any:
     lower = name.lower()
     if target is None:
@@ -306,13 +317,25 @@ _STRING: dict[str, Callable[[str, list[Any]], Any]] = {
     "equals": lambda target, a: target == to_text(a[0]),
     "compareto": lambda target, a: (target > to_text(a[0])) - (target < to_text(a[0])),
 }
+
+
+def _remove_first(target: list[Any], value: Any) -> bool:
+    if value not in target:
+        return False
+    target.remove(value)
+    return True
+
+
 _LIST: dict[str, Callable[[list[Any], list[Any]], Any]] = {
     "add": lambda target, a: bounded(target).append(a[0]),
     "addrange": lambda target, a: bounded(target).extend(to_items(a[0])),
     "clear": lambda target, a: target.clear(),
     "contains": lambda target, a: a[0] in target,
     "indexof": lambda target, a: target.index(a[0]) if a[0] in target else -1,
-    "remove": lambda target, a: target.remove(a[0]) if a[0] in target else None,
+    "remove": lambda target, a: _remove_first(target, a[0]),
+    "removeat": lambda target, a: target.pop(int(a[0])) and None,
+    "insert": lambda target, a: bounded(target).insert(int(a[0]), a[1]),
+    "reverse": lambda target, a: target.reverse(),
     "toarray": lambda target, a: list(target),
     "getenumerator": lambda target, a: list(target),
 }

@@ -31,6 +31,7 @@ from transom.userland.powershell.values import (
 from transom.userland.process import Process
 from transom.userland.windows.variables import Variables
 
+_READ_ONLY = ("true", "false", "home", "host", "pid", "pshome", "psversiontable")
 _MAXIMUM_ERROR_COUNT = 256  # the default of $MaximumErrorCount
 Emit = Callable[[Any], None]
 
@@ -82,6 +83,9 @@ class PowerShellSession(ABC):
         self.trying = 0
         self.caught: PowerShellError | None = None  # by the `catch` block that runs
         self.label = ""  # of the next loop
+        self.constants: set[str] = set()  # variables that are read-only or constant
+        self.modules: set[str] = set()  # by Import-Module
+        self.strict = 0  # Set-StrictMode: its version, 0 if it is off
         self.merging = False  # errors of the command that runs are its output
         self.types: dict[str, DefinedType] = {}  # classes and enums, by lower-case name
         self.static_values: dict[str, dict[str, Any]] = {}  # those that a script has set, by type
@@ -220,10 +224,27 @@ class PowerShellSession(ABC):
         automatic = AUTOMATIC.get(name)
         return automatic(self) if automatic is not None else None
 
+    def defines(self, name: str) -> bool:
+        """Whether a variable has been set, to $null or anything else."""
+        bare = name.lower().rpartition(":")[2]
+        if name.lower().startswith("env:") or bare in AUTOMATIC or bare in ("_", "args", "input"):
+            return True
+        return any(bare in variables for variables in self.scopes)
+
+    def check_writable(self, name: str) -> None:
+        """Raises PowerShellError for a variable that is read-only or constant."""
+        if name in self.constants or name in _READ_ONLY:
+            raise PowerShellError(
+                f"Cannot overwrite variable {name} because it is read-only or constant.",
+                f"WriteError: ({name}:String) [], SessionStateUnauthorizedAccessException",
+                "VariableNotWritable",
+            )
+
     def put(self, name: str, value: Any) -> None:
         written = name.partition(":")[2]
         name = name.lower()
         scope, colon, rest = name.partition(":")
+        self.check_writable(rest if colon and scope != "env" else name)
         if colon:
             if scope == "env":
                 if value is None or to_text(value) == "":

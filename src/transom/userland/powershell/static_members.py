@@ -26,6 +26,7 @@ from transom.userland.powershell.values import (
     Hashtable,
     PowerShellError,
     PsObject,
+    VariableLink,
     to_items,
     to_number,
     to_text,
@@ -193,6 +194,28 @@ def _identity(evaluator: PowerShellSession, a: list[Any] | None) -> PsObject:
     )
 
 
+def _parse_bool(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.strip().lower() == "true"
+
+
+def _try_parse(parse: Callable[[str], Any]) -> Callable[[Any, list[Any] | None], bool]:
+    """`[int]::TryParse($text, [ref]$number)`: whether it is one; sets the variable."""
+
+    def try_parse(evaluator: PowerShellSession, arguments: list[Any] | None) -> bool:
+        text, *rest = arguments or [""]
+        try:
+            value = parse(to_text(text))
+        except (ValueError, PowerShellError):
+            value = None
+        if rest and isinstance(rest[-1], VariableLink):
+            rest[-1].set(0 if value is None and parse in (int, float) else value)
+        return value is not None
+
+    return try_parse
+
+
 _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("datetime", "now"): _now,
     ("datetime", "utcnow"): lambda evaluator, a: DateTime(evaluator.process.context.clock.time()),
@@ -256,8 +279,12 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("math", "truncate"): _math(math.trunc),
     ("math", "pi"): lambda evaluator, a: math.pi,
     ("string", "join"): lambda evaluator, a: to_text((a or [""])[0]).join(
-        to_text(one) for one in to_items((a or ["", []])[1])
+        to_text(one) for given in (a or [])[1:] for one in to_items(given)
     ),
+    **{(kind, "tryparse"): _try_parse(int) for kind in ("int", "int32", "int64", "long")},
+    ("double", "tryparse"): _try_parse(float),
+    ("datetime", "tryparse"): _try_parse(parse_date),
+    ("bool", "tryparse"): _try_parse(_parse_bool),
     ("string", "isnullorempty"): lambda evaluator, a: not to_text((a or [None])[0]),
     ("string", "isnullorwhitespace"): lambda evaluator, a: not to_text((a or [None])[0]).strip(),
     ("string", "format"): lambda evaluator, a: format_operator(

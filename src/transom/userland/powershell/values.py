@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from transom.userland.limits import MAX_ITEMS, bounded
 from transom.userland.powershell.tree import ScriptParameter, StatementBlock
+
+CUSTOM_OBJECT: Final = "System.Management.Automation.PSCustomObject"
 
 
 class PowerShellError(Exception):
@@ -63,12 +65,16 @@ class PsObject:
     its string representation.
     """
 
-    __slots__ = ("kind", "properties", "text")
+    __slots__ = ("kind", "properties", "script_methods", "text")
 
     def __init__(self, kind: str, properties: dict[str, Any], text: str = "") -> None:
         self.kind = kind
         self.properties = properties
         self.text = text
+        self.script_methods: dict[str, ScriptBlock] | None = None  # by Add-Member
+
+    def has(self, name: str) -> bool:
+        return any(key.lower() == name.lower() for key in self.properties)
 
     def get(self, name: str) -> Any:
         if name in self.properties:
@@ -85,6 +91,24 @@ class SecretObject(PsObject):
     def __init__(self, kind: str, properties: dict[str, Any], secret: str) -> None:
         super().__init__(kind, properties, kind)
         self.secret = secret
+
+
+class VariableLink(PsObject):
+    """`[ref]$variable`: a method sets the variable through it."""
+
+    __slots__ = ("assign",)
+
+    def __init__(self, value: Any, assign: Callable[[Any], None]) -> None:
+        super().__init__(
+            "System.Management.Automation.PSReference",
+            {"Value": value},
+            "System.Management.Automation.PSReference",
+        )
+        self.assign = assign
+
+    def set(self, value: Any) -> None:
+        self.properties["Value"] = value
+        self.assign(value)
 
 
 class ScriptBlock:
@@ -211,11 +235,7 @@ def to_text(value: Any) -> str:
         if value.text:
             return value.text
         inner = "; ".join(f"{name}={to_text(item)}" for name, item in value.properties.items())
-        return (
-            f"@{{{inner}}}"
-            if value.kind == "System.Management.Automation.PSCustomObject"
-            else value.kind
-        )
+        return f"@{{{inner}}}" if value.kind == CUSTOM_OBJECT else value.kind
     if isinstance(value, Hashtable):
         return "System.Collections.Hashtable"
     if isinstance(value, TypeName):

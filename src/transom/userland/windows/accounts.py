@@ -44,6 +44,12 @@ def create_profile(context: ProgramContext, user: WindowsUser) -> None:
     FileView(context, "C:\\").make_profile(user.profile, user.sid)
 
 
+_NO_DOMAIN: Final = (
+    "System error 1355 has occurred.\r\n\r\n"
+    "The specified domain either does not exist or could not be contacted.\r\n"
+)
+
+
 def net_user(process: Process, words: Sequence[str]) -> int:
     """`words` follow `net user`."""
     database = process.context.windows.system.accounts
@@ -54,6 +60,12 @@ def net_user(process: Process, words: Sequence[str]) -> int:
         if word.startswith("/")
     }
     try:
+        if "/domain" in switches:
+            process.print_line(
+                "The request will be processed at a domain controller for domain WORKGROUP.\r\n"
+            )
+            process.complain(_NO_DOMAIN)
+            return 2
         if not plain:
             _list(
                 process,

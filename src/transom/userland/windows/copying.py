@@ -61,7 +61,9 @@ async def xcopy(process: Process) -> int:
             place = files.join(target.rstrip("\\"), inner) if into else target
             files.mkdir(files.parent(files.absolute(place)), parents=True)
             files.write(place, files.read(path))
-            process.print_line(path if not ntpath.isabs(operands[0]) else files.absolute(path))
+            if "/q" not in switches:
+                shown = path if not ntpath.isabs(operands[0]) else files.absolute(path)
+                process.print_line(shown)
             copied += 1
         if "/e" in switches:
             for path, state in list(files.walk(directory)):

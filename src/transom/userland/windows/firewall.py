@@ -22,6 +22,7 @@ PROFILES: Final = {
 _PROTOCOLS: Final = {"TCP": 6, "UDP": 17, "ICMPv4": 1, "ICMPv6": 58}
 _NUMBERS: Final = {str(number): name for name, number in _PROTOCOLS.items()}
 _VERSION: Final = "v2.28"
+NOT_FILTERED: Final = "The rule is stored, but simulated packets are not filtered by it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +317,8 @@ def _add_rule(process: Process, named: Mapping[str, str]) -> int:
         description=named.get("description", ""),
     )
     put_rule(process.context.windows.system.registry, rule)
+    if not rule.allow:
+        process.complain(f"WARNING: {NOT_FILTERED}")
     process.print_line("Ok.\r\n")
     return 0
 

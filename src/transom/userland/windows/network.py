@@ -133,10 +133,20 @@ def ipconfig(process: Process) -> int:
             "\r\nWindows IP Configuration\r\n\r\nSuccessfully flushed the DNS Resolver Cache.",
         )
         return 0
+    if arguments and arguments[0] in ("/release", "/renew", "/release6", "/renew6"):
+        process.print_line(
+            "\r\nWindows IP Configuration\r\n\r\n"
+            "The operation failed as no adapter is in the state permissible for \r\n"
+            "this operation.",
+        )
+        return 1
     unknown = next((a for a in arguments if a not in ("/all", "/allcompartments")), "")
     if unknown:
         process.print_line("\r\nError: unrecognized or incomplete command line.\r\n\r\nUSAGE:")
-        process.print_line("    ipconfig [/allcompartments] [/? | /all | /flushdns | /registerdns]")
+        process.print_line(
+            "    ipconfig [/allcompartments] [/? | /all | /renew | /release | /flushdns |"
+        )
+        process.print_line("                                 /displaydns | /registerdns]")
         return 1
     view = process.context.windows.network
     suffixes = view.dns.searches[:1]  # Windows shows one, however many are configured

@@ -22,11 +22,12 @@ from transom.userland.network_view import (
 )
 from transom.userland.process import Command, Process
 from transom.userland.windows import firewall
-from transom.userland.windows.adapter_state import set_adapter_state
+from transom.userland.windows.adapter_state import set_adapter_mtu, set_adapter_state
 
 _LINE: Final = "=" * 75
 _PROBES: Final = 3
 _MOST_HOPS: Final = 30
+_LEAST_MTU: Final = 352  # of IPv4 on Windows
 
 
 # ---- route ----
@@ -426,6 +427,27 @@ def _set_adapter(process: Process, words: Sequence[str]) -> int:
     return 0
 
 
+def _set_mtu(process: Process, words: Sequence[str]) -> int:
+    """`set subinterface "Ethernet" mtu=1400`"""
+    plain, named = _options(words)
+    name = named.get("interface") or (plain[0].strip('"') if plain else "")
+    mtu = named.get("mtu", plain[1] if len(plain) > 1 else "")
+    view = process.context.windows.network
+    interface = view.find(name)
+    if not process.context.windows.account.administrator:
+        process.print_line("The requested operation requires elevation (Run as administrator).")
+        return 1
+    if interface is None:
+        process.print_line("The filename, directory name, or volume label syntax is incorrect.\r\n")
+        return 1
+    if not mtu.isdigit() or int(mtu) < _LEAST_MTU:
+        process.print_line("The parameter is incorrect.\r\n")
+        return 1
+    set_adapter_mtu(view, interface, int(mtu))
+    process.print_line("Ok.\r\n")
+    return 0
+
+
 def _show_routes(process: Process, words: Sequence[str]) -> int:
     version = 6 if any(word.lower() in ("ipv6",) for word in process.argv[1:]) else 4
     process.print_line(
@@ -523,6 +545,7 @@ _NETSH: Final = (
     (_under("show dnsservers", "show dns"), _show_dns),
     (_under("show interfaces", "show interface"), _show_ip_interfaces),
     (_under("show subinterfaces", "show subinterface"), _show_subinterfaces),
+    (_under("set subinterface", "set interface"), _set_mtu),
     (_under("show route", "show routes"), _show_routes),
     (_under("show neighbors", "show neighbours"), _show_neighbours),
     (_under("add route"), _netsh_add_route),

@@ -11,6 +11,7 @@ from transom.userland.process import Command, Process
 from transom.userland.windows import accounts, net_commands
 
 _USAGE_ERROR: Final = 1639
+_TYPES: Final = ("service", "driver", "all", "own", "share", "interact", "userservice")
 _FILTERS: Final = ("type=", "state=", "bufsize=", "ri=", "group=")
 _CHANGES: Final = frozenset(
     ("create", "delete", "config", "description", "failure", "start", "stop", "pause", "continue")
@@ -91,8 +92,13 @@ async def sc(process: Process) -> int:
     function, opening = run
     try:
         if verb in ("query", "queryex") and (not words[1:] or words[1].lower() in _FILTERS):
-            which = _options(words[1:], tuple(_FILTERS)).get("state", "active").lower()
-            _all(process, which, extended=verb == "queryex")
+            filters = _options(words[1:], tuple(_FILTERS))
+            kind = filters.get("type", "service").lower()
+            if kind not in _TYPES:
+                raise _Misused
+            if kind != "driver":  # drivers are not simulated: there are none
+                which = filters.get("state", "active").lower()
+                _all(process, which, extended=verb == "queryex")
             return 0
         if not words[1:]:
             raise _Misused

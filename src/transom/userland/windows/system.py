@@ -330,6 +330,8 @@ def windows_where(process: Process) -> int:
     """Files in the current directory and in the directories of PATH; otherwise one of Windows' own
     programs.
     """
+    if len(process.argv) > 2 and process.argv[1].lower() == "/r":
+        return _where_below(process, process.argv[2], process.argv[3:])
     code = 0
     path = next((value for key, value in process.env.items() if key.lower() == "path"), "")
     extensions = ["", ".com", ".exe", ".bat", ".cmd"]
@@ -359,6 +361,25 @@ def windows_where(process: Process) -> int:
         for one in dict.fromkeys(found):
             process.print_line(one)
     return code
+
+
+def _where_below(process: Process, top: str, patterns: Sequence[str]) -> int:
+    """/R: files below a directory."""
+    files = process.files
+    if not files.is_directory(top):
+        process.complain("ERROR: The system cannot find the file specified.")
+        return 1
+    found = [
+        files.absolute(path)
+        for path, state in files.walk(top)
+        if state.kind == "file"
+        and any(fnmatchcase(files.base(path).lower(), one.lower()) for one in patterns)
+    ]
+    for path in found:
+        process.print_line(path)
+    if not found:
+        process.complain("INFO: Could not find files for the given pattern(s).")
+    return 0 if found else 1
 
 
 def _names(process: Process, folder: str) -> list[str]:

@@ -49,6 +49,9 @@ def schtasks(process: Process) -> int:
     if verb == "/delete":
         del tasks[name.lower()]
         process.print_line(f'SUCCESS: The scheduled task "{name}" was successfully deleted.')
+    elif verb == "/run" and not task.enabled:
+        process.complain("ERROR: The task is disabled.")
+        return 1
     elif verb == "/run":
         run_task(process, task)
         process.print_line(f'SUCCESS: Attempted to run the scheduled task "{name}".')
@@ -172,33 +175,59 @@ def _query(process: Process, options: dict[str, str], name: str) -> int:
             "INFO: There are no scheduled tasks presently available at your access level."
         )
         return 0
-    if options.get("/fo", "").lower() == "list" or "/v" in options:
+    shape = options.get("/fo", "table").lower()
+    if shape not in ("table", "list", "csv"):
+        process.complain(
+            f"ERROR: Invalid syntax. '{options['/fo']}' value is not allowed for '/fo' option.\r\n"
+            'Type "SCHTASKS /QUERY /?" for usage.'
+        )
+        return 1
+    if shape == "csv":
+        _print_csv(process, tasks, verbose="/v" in options, heading="/nh" not in options)
+        return 0
+    if shape == "list" or "/v" in options:
         for task in tasks:
-            rows = (
-                ("Folder", "\\"),
-                ("HostName", process.context.windows.system.computer_name),
-                ("TaskName", f"\\{task.name}"),
-                ("Next Run Time", _moment(process, task.next_run)),
-                ("Status", task.state),
-                ("Logon Mode", "Interactive/Background"),
-                ("Last Run Time", _moment(process, task.last_run)),
-                ("Last Result", str(task.last_result)),
-                ("Task To Run", task.command),
-                ("Run As User", task.user),
-                ("Schedule Type", task.schedule.capitalize()),
-            )
-            for key, value in rows:
+            for key, value in (("Folder", "\\"), *_details(process, task)):
                 process.print_line(f"{key + ':':<38} {value}")
             process.print_line()
         return 0
     process.print_line("\r\nFolder: \\")
-    process.print_line(f"{'TaskName':<40} {'Next Run Time':<22} {'Status':<15}")
-    process.print_line(f"{'=' * 40} {'=' * 22} {'=' * 15}")
+    if "/nh" not in options:
+        process.print_line(f"{'TaskName':<40} {'Next Run Time':<22} {'Status':<15}")
+        process.print_line(f"{'=' * 40} {'=' * 22} {'=' * 15}")
     for task in tasks:
-        process.print_line(
-            f"{task.name:<40} {_moment(process, task.next_run):<22} {task.state:<15}"
-        )
+        process.print_line(f"{task.name:<40} {_next_run(process, task):<22} {task.state:<15}")
     return 0
+
+
+def _next_run(process: Process, task: ScheduledTask) -> str:
+    return _moment(process, task.next_run if task.enabled else None)
+
+
+def _details(process: Process, task: ScheduledTask) -> list[tuple[str, str]]:
+    return [
+        ("HostName", process.context.windows.system.computer_name),
+        ("TaskName", f"\\{task.name}"),
+        ("Next Run Time", _next_run(process, task)),
+        ("Status", task.state),
+        ("Logon Mode", "Interactive/Background"),
+        ("Last Run Time", _moment(process, task.last_run)),
+        ("Last Result", str(task.last_result)),
+        ("Task To Run", task.command),
+        ("Run As User", task.user),
+        ("Schedule Type", task.schedule.capitalize()),
+    ]
+
+
+def _print_csv(
+    process: Process, tasks: list[ScheduledTask], *, verbose: bool, heading: bool
+) -> None:
+    shown = ("TaskName", "Next Run Time", "Status")
+    for number, task in enumerate(tasks):
+        rows = [row for row in _details(process, task) if verbose or row[0] in shown]
+        if heading and not number:
+            process.print_line(",".join(f'"{key}"' for key, _ in rows))
+        process.print_line(",".join(f'"{value}"' for _, value in rows))
 
 
 def chcp(process: Process) -> int:

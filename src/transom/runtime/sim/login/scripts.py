@@ -28,6 +28,7 @@ SCRIPTS: Final = (
     "start-kubeproxy.ps1",
     "register-svc.ps1",
     "source-vip.ps1",
+    "hns.psm1",
 )
 
 
