@@ -48,20 +48,20 @@ class Fails(Exception):
  ...
 class Row:
 
-    name: str = "#"
-    def find(self, key = "a: b", *rest, other = None):
+ name: str = "#"
+ def find(self, key = "a: b", *rest, other = None):
 
-        # only a comment
-        text = f"""{key}
+
+  text = f"""{key}
             # not a comment: {
                 rest
             }"""
-        return f"{key}  # {rest}"  # a comment
+  return f"{key}  # {rest}"
 def many(
-    first,
-    second: dict[
-        str, int
-    ],
+first,
+second: dict[
+str, int
+],
 ) -> tuple[
 int, str
 ]: return first, "x"
