@@ -249,7 +249,7 @@ async def show_doctor(request: PageRequest) -> Answer:
     found = await request.services.jobs.run(Job.DOCTOR)
     counts = {severity: sum(one["severity"] == severity for one in found) for severity in _STATES}
     badges = [
-        tag("span", f"{count} {severity}", class_=f"badge {_STATES[severity]}")
+        tag("span", _count(count, severity), class_=f"badge {_STATES[severity]}")
         for severity, count in counts.items()
         if count
     ]
@@ -257,6 +257,10 @@ async def show_doctor(request: PageRequest) -> Answer:
     return page_response(
         request, PAGE, _head("/why/doctor"), summary, findings_list(found), title="Doctor"
     )
+
+
+def _count(count: int, severity: str) -> str:
+    return f"{count} {severity}{'' if count == 1 or severity == 'info' else 's'}"
 
 
 def findings_list(found: Sequence[Mapping[str, Any]]) -> Markup:
