@@ -33,6 +33,8 @@ _VIEWS: Final = (
     ("Faults", "/why/faults"),
     ("Timeline", "/why/timeline"),
 )
+_ASK_AGAIN_SECONDS: Final = 10  # until doctor examines a scenario again that it does not report
+_RESULT_SECONDS: Final = 2  # until the page looks for the result of an examination
 _STATES: Final = {"error": "bad", "warning": "warn", "info": ""}
 
 
@@ -326,14 +328,16 @@ async def _scenario_findings(request: PageRequest, name: str) -> Markup:
     """Doctor's findings about a scenario. Without one, the page asks again after some seconds, also
     if doctor could not examine the cluster this time.
     """
-    text = "Doctor does not report it yet."
+    text, seconds = "Doctor does not report it yet.", _ASK_AGAIN_SECONDS
     try:
-        causes = await request.services.jobs.run(Job.DOCTOR)
-        if about := scenario_switches.related_findings(name, causes):
+        causes = await request.services.scenario_doctor.find_causes()
+        if causes is None:
+            text, seconds = "Doctor examines the cluster.", _RESULT_SECONDS
+        elif about := scenario_switches.related_findings(name, causes):
             return findings_list(about)
     except ApiError as problem:
         text = f"Doctor cannot examine the cluster now: {problem.message}"
-    return tag("p", text, id="not-reported", class_="muted")
+    return tag("p", text, id="not-reported", class_="muted", data_seconds=seconds)
 
 
 async def scenario_state(request: PageRequest) -> Answer:
