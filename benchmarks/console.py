@@ -188,6 +188,7 @@ def measure(kubeconfig: Path, events: int) -> float:
             live = max(live, report("live page after the changes"))
         print(f"doctor's child process: at most {peak.peak:.1f} MiB, while it runs")
         visit(where.netloc, headers, _PAGES + _MORE_PAGES)
+        time.sleep(2)  # the memory of large pages is returned after they were sent
         report("after a visit to every page")
         return live
 

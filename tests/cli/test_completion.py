@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -63,18 +64,52 @@ def test_scripts_are_valid(shell: str) -> None:
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
-def test_bash_completes(tmp_path: Path) -> None:
-    command = tmp_path / "bin/transom"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m transom.cli.entry "$@"\n')
-    command.chmod(0o755)
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A transom that shells find."""
+    found = tmp_path / "bin/transom"
+    found.parent.mkdir()
+    found.write_text(f'#!/bin/sh\nexec {sys.executable} -m transom.cli.entry "$@"\n')
+    found.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{found.parent}:{os.environ['PATH']}")
+    return found
+
+
+def _run_shell(shell: str, script: str, folder: Path) -> str:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    done = subprocess.run([shell, "-c", script], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_bash_completes(command: Path) -> None:
     test = 'COMP_WORDS=(transom up --name ""); COMP_CWORD=3; _transom; echo "${COMPREPLY[@]}"'
-    done = subprocess.run(
-        ["bash", "-c", f'PATH="{command.parent}:$PATH"\n{completion_script("bash")}{test}'],
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == "blue green\n", done.stderr
+    out = _run_shell("bash", completion_script("bash") + test, command.parent)
+    assert out == "blue green\n"
+
+
+def test_fish_completes(command: Path) -> None:
+    """Names, and files only where files are meant."""
+    test = 'complete -C "transom up --name "; echo; complete -C "transom lint tr"'
+    out = _run_shell("fish", completion_script("fish") + test, command.parent)
+    assert out == "blue\ngreen\n\ntransom\n"
+
+
+def test_zsh_completes(command: Path) -> None:
+    """In a terminal of its own: zsh completes only what is typed."""
+    (command.parent / "_transom").write_text(completion_script("zsh"))
+    test = """
+        zmodload zsh/zpty
+        zpty shell 'PS1= TERM=dumb zsh -f -i'
+        zpty -w shell 'fpath=($PWD $fpath); autoload -U compinit; compinit -D'
+        zpty -w shell 'echo rea""dy'
+        zpty -r shell seen '*ready*'
+        zpty -w -n shell $'transom up --name gr\t; echo do""ne\n'
+        zpty -r shell seen '*done*'
+        print -r -- "$seen"
+    """
+    assert "transom up --name green " in _run_shell("zsh", test, command.parent)
 
 
 def test_kubectl_asks_for_candidates(

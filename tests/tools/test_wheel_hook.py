@@ -1,4 +1,4 @@
-"""Modules without docstrings and annotations are the same programs."""
+"""Modules without docstrings, comments and annotations are the same programs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ class Row:
     name: str = "#"
     def find(self, key: str = "a: b", *rest: int, other: dict[str, int] | None = None) -> str | None:
         """é"""
+        # only a comment
+        text = f"""{key}
+            # not a comment: {
+                rest
+            }"""
         return f"{key}  # {rest}"  # a comment
 def many(
     first: int,
@@ -32,7 +37,7 @@ def many(
     int, str
 ]: return first, "x"
 '''
-SMALLER = """\
+SMALLER = '''\
 
 
 
@@ -40,22 +45,27 @@ SMALLER = """\
 
 from __future__ import annotations
 class Fails(Exception):
-    ...
+ ...
 class Row:
 
-    name: str = "#"
-    def find(self, key = "a: b", *rest, other = None):
+ name: str = "#"
+ def find(self, key = "a: b", *rest, other = None):
 
-        return f"{key}  # {rest}"  # a comment
+
+  text = f"""{key}
+            # not a comment: {
+                rest
+            }"""
+  return f"{key}  # {rest}"
 def many(
-    first,
-    second: dict[
-        str, int
-    ],
+first,
+second: dict[
+str, int
+],
 ) -> tuple[
-    int, str
+int, str
 ]: return first, "x"
-"""
+'''
 
 
 def test_lines_stay_where_they_are() -> None:

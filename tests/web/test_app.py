@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +21,10 @@ from transom.web.routing import Page, PageRequest, Route
 
 async def _show(request: PageRequest) -> Answer:
     return page_response(request, PAGE, tag("h1", request.query("text")))
+
+
+async def _large(request: PageRequest) -> Answer:
+    return page_response(request, PAGE, tag("p", "x" * 200_000))
 
 
 async def _change(request: PageRequest) -> Answer:
@@ -49,6 +54,7 @@ PAGE = Page(
     (
         Route("GET", "/test", _show),
         Route("POST", "/test/{id}", _change),
+        Route("GET", "/large", _large),
         Route("GET", "/refused", _refused),
         Route("GET", "/lost", _lost),
         Route("GET", "/live", _live),
@@ -80,6 +86,20 @@ async def test_login_link_works_once(console: ContextFactory) -> None:
         assert again.status == 403
         assert "used already, has expired or is wrong" in again.text
         assert "set-cookie" not in again.headers
+
+
+async def test_memory_of_a_large_page_is_returned(
+    console: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trimmed = asyncio.Event()
+    monkeypatch.setattr("transom.web.app._SENT_SECONDS", 0.0)
+    monkeypatch.setattr("transom.web.app.trim_memory_later", trimmed.set)
+    async with console() as page:
+        await page.get("/test?text=small")
+        await asyncio.sleep(0)
+        assert not trimmed.is_set()
+        assert (await page.get("/large")).status == 200
+        await asyncio.wait_for(trimmed.wait(), 10)
 
 
 async def test_expired_login_link(console: ContextFactory) -> None:

@@ -140,6 +140,38 @@ async def test_the_page_asks_again_after_doctor_failed(browser: ContextFactory) 
         assert 'id="not-reported"' not in (await console.get("/why/scenarios")).text
 
 
+async def test_the_page_does_not_wait_for_doctor(
+    browser: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transom.web.scenario_doctor._WAIT_SECONDS", 0.0)
+    cluster, finished = ScriptedCluster(), asyncio.Event()
+    runs = 0
+
+    async def run(job: Job, *arguments: str) -> Any:
+        nonlocal runs
+        runs += 1
+        await finished.wait()
+        return [FINDING]
+
+    async with browser(cluster) as console:
+        assert await _switch(console, "mac-spoofing", True) == 303
+        await _reach_phase(console, "on")
+        monkeypatch.setattr(console.jobs, "run", run)
+        for _ in range(2):
+            page = (await console.get("/why/scenarios")).text
+            assert "Doctor examines the cluster" in page and 'data-seconds="2"' in page
+        finished.set()
+        async with asyncio.timeout(10):
+            while 'id="not-reported"' in page:
+                page = (await console.get("/why/scenarios")).text
+        assert "frames have a wrong MAC address" in page
+        assert runs == 1, "all requests get the result of one examination"
+        await console.get("/why/scenarios")
+        console.clock.advance(60)
+        await console.get("/why/scenarios")
+        assert runs == 3, "an old result is not shown"
+
+
 async def test_a_scenario_can_be_ended_while_it_starts(browser: ContextFactory) -> None:
     cluster = ScriptedCluster()
     async with browser(cluster) as console:

@@ -53,10 +53,15 @@ _FISH = """\
 # fish completion for transom
 function __transom_complete
     set -l words (commandline -opc) (commandline -ct)
-    transom __complete $words[2..-1] 2>/dev/null
+    set -l found (transom __complete $words[2..-1] 2>/dev/null)
+    if set -q found[1]
+        string join -- \\n $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c transom -a '(__transom_complete)'
-complete -c kubectl-transom -a '(__transom_complete)'
+complete -c transom -f -a '(__transom_complete)'
+complete -c kubectl-transom -f -a '(__transom_complete)'
 """
 SHELLS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 

@@ -35,7 +35,9 @@ from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.process import run_event_loop, run_until_signal
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.errors import ApiError
-from transom.machinery.releases import DEFAULT
+from transom.machinery.releases import Release, parse_release
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.release import BUILDS
 
 if TYPE_CHECKING:
     from transom.scheduler import config as scheduler_config
@@ -163,16 +165,18 @@ def run_scheduler(options: SchedulerOptions) -> None:
     clock, rng = RealClock(), random.SystemRandom()
 
     async def main() -> None:
-        metrics = ComponentMetrics(f"{target.host}:{target.port}", DEFAULT)
+        features = FeatureSet(await _server_release_at(target, clock))
+        metrics = ComponentMetrics(f"{target.host}:{target.port}", features.release)
         http = HttpClient(
             target, clock, user_agent=scheduler_module.USER_AGENT, metrics=metrics.client.requests
         )
         client = NegotiatingClient(http, clock)
         try:
-            scheduler = _make_scheduler(client, clock, rng, settings, options.plugins)
+            scheduler = _make_scheduler(client, clock, rng, settings, options.plugins, features)
             metrics.set_own(scheduler.collect_metrics)
             work: Callable[[], Awaitable[None]] = scheduler.run
-            if settings.leader_elect if options.leader_elect is None else options.leader_elect:
+            elects = settings is None or settings.leader_elect
+            if elects if options.leader_elect is None else options.leader_elect:
                 identity = f"{socket.gethostname()}_{uuid.uuid4()}"
                 elector = LeaderElector(
                     client,
@@ -223,8 +227,9 @@ def explain_schedule_at(
         http = HttpClient(target, clock, user_agent=scheduler_module.USER_AGENT)
         client = NegotiatingClient(http, clock)
         try:
-            used = settings if config is not None else await _running_config(client) or settings
-            scheduler = _make_scheduler(client, clock, rng, used, plugins)
+            features, running = await running_scheduler(client)
+            used = settings if config is not None else running
+            scheduler = _make_scheduler(client, clock, rng, used, plugins, features)
             async with asyncio.timeout(_EXPLAIN_SECONDS):
                 return await explain.explain_pod(scheduler, client, namespace, pod)
         except ApiError as problem:
@@ -241,37 +246,65 @@ def explain_schedule_at(
     return asyncio.run(main())
 
 
-async def _running_config(client: ApiClient) -> KubeSchedulerConfiguration | None:
-    """The configuration of the scheduler of a Transom cluster; None for other clusters."""
+async def running_scheduler(
+    client: ApiClient,
+) -> tuple[FeatureSet, KubeSchedulerConfiguration | None]:
+    """The features and the configuration of a cluster's scheduler. Only Transom clusters report
+    gates and a configuration; None stands for the default configuration of the release.
+    """
+    release = await _server_release(client)
     try:
-        text = (await client.get_json("/transom/scheduler"))["configuration"]
+        found = await client.get_json("/transom/scheduler")
+        text, gates = found["configuration"], found.get("featureGates", {})
     except (ApiError, KeyError, TypeError):
-        return None
-    return scheduler_config.decode_scheduler_config(yaml.safe_load(text)) if text else None
+        return FeatureSet(release), None
+    features = FeatureSet(release, gates)
+    if not text:
+        return features, None
+    return features, scheduler_config.decode_scheduler_config(yaml.safe_load(text), features)
+
+
+async def _server_release_at(target: RestConfig, clock: Clock) -> Release:
+    http = HttpClient(target, clock, user_agent=scheduler_module.USER_AGENT)
+    try:
+        return await _server_release(http)
+    except OSError as problem:
+        raise UserError(
+            f"the API server at {target.host}:{target.port} does not answer"
+        ) from problem
+    finally:
+        await http.close()
+
+
+async def _server_release(client: ApiClient) -> Release:
+    """The release of the API server, or the nearest one that the tables have."""
+    version = await client.get_json("/version")
+    found = parse_release(f"{version['major']}.{version['minor'].rstrip('+')}")
+    known = [parse_release(name) for name in BUILDS]
+    return min(max(found, min(known)), max(known))
 
 
 def _make_scheduler(
     client: ApiClient,
     clock: Clock,
     rng: random.Random,
-    settings: KubeSchedulerConfiguration,
+    settings: KubeSchedulerConfiguration | None,
     plugins: Sequence[str],
+    features: FeatureSet,
 ) -> scheduler_module.Scheduler:
     try:
         return scheduler_module.Scheduler(
-            client, clock, rng, settings, out_of_tree.load_plugins(plugins)
+            client, clock, rng, settings, out_of_tree.load_plugins(plugins), features
         )
     except scheduler_errors.SchedulerConfigError as error:
         raise _invalid_configuration(error) from error
 
 
-def _scheduler_config(path: Path | None) -> scheduler_config.KubeSchedulerConfiguration:
+def _scheduler_config(path: Path | None) -> scheduler_config.KubeSchedulerConfiguration | None:
+    if path is None:
+        return None
     try:
-        return (
-            scheduler_config.load_scheduler_config(path)
-            if path is not None
-            else scheduler_config.KubeSchedulerConfiguration()
-        )
+        return scheduler_config.load_scheduler_config(path)
     except scheduler_errors.SchedulerConfigError as error:
         raise _invalid_configuration(error) from error
 

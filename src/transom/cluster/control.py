@@ -118,7 +118,9 @@ class ControlHandler:
                 return _json(200, await inspect.inspect_nodes(self._pool, self._control_plane))
             case "GET", ["scheduler"]:
                 path = scheduler_config_file(self._config)
-                return _json(200, {"configuration": path.read_text() if path.exists() else ""})
+                text = path.read_text() if path.exists() else ""
+                gates = parse_feature_gates(self._config.feature_gates, self._config.release)
+                return _json(200, {"configuration": text, "featureGates": gates})
             case "GET", ["trace"]:
                 return _json(200, await self._trace(request.query))
             case "GET", ["relays"]:

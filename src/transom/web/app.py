@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
 from transom.client.api import ApiUnreachable
+from transom.http.memory import trim_memory_later
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, parse_query
 from transom.machinery.errors import ApiError
 from transom.web.layout import bare_page, error_page
@@ -25,6 +27,8 @@ from transom.web.static_files import static_response
 
 log = logging.getLogger("transom.web")
 
+_LARGE_PAGE: Final = 128 * 1024
+_SENT_SECONDS: Final = 0.5
 _READS: Final = ("GET", "HEAD")
 _LOGIN_HELP: Final = (
     "Press Enter in the terminal where `transom console` runs to get a new login link, or run "
@@ -86,7 +90,9 @@ class ConsoleApp:
                 return json_error(405, f"use {' or '.join(methods)}")
             return _failure(page_request, 404, "Not found", f"There is no page {request.path}.")
         try:
-            return await route.handler(page_request)
+            answer = await route.handler(page_request)
+            _free_memory_after(answer)
+            return answer
         except ApiError as problem:
             heading = "Not allowed" if problem.code == 403 else "The API server refused"
             if _wants_page(request):
@@ -208,3 +214,12 @@ def _failure(request: PageRequest, status: int, heading: str, message: str) -> A
 
 def _wants_page(request: HttpRequest) -> bool:
     return "text/html" in request.header(b"accept")
+
+
+def _free_memory_after(answer: Answer) -> None:
+    """A large page leaves several times its size in the heap; the system gets that back after the
+    page was sent.
+    """
+    body = answer.body if isinstance(answer, HttpResponse) else b""
+    if isinstance(body, bytes) and len(body) >= _LARGE_PAGE:
+        asyncio.get_running_loop().call_later(_SENT_SECONDS, trim_memory_later)

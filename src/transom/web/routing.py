@@ -23,6 +23,7 @@ from transom.web.forwards import PortForwards
 from transom.web.identity import ConsoleIdentity
 from transom.web.kind_index import KindIndex
 from transom.web.login import Logins, Session
+from transom.web.scenario_doctor import ScenarioDoctor
 from transom.web.scenario_runs import ScenarioRuns
 from transom.web.tasks import StreamLimit
 
@@ -42,6 +43,7 @@ class ConsoleServices:
     kinds: KindIndex  # what the API server serves
     forwards: PortForwards
     scenarios: ScenarioRuns
+    scenario_doctor: ScenarioDoctor
     cluster: str  # the name of the context, for people
     identity: ConsoleIdentity
     namespace: str  # the default one of the context

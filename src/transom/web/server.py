@@ -21,6 +21,7 @@ from transom.web.kind_index import KindIndex
 from transom.web.login import Logins
 from transom.web.page_table import PAGES
 from transom.web.routing import ConsoleServices, Page
+from transom.web.scenario_doctor import ScenarioDoctor
 from transom.web.scenario_runs import ScenarioRuns
 from transom.web.tasks import StreamLimit
 
@@ -85,6 +86,7 @@ def make_services(
         KindIndex(api, clock),
         PortForwards(api, streams),
         ScenarioRuns(api, streams, clock),
+        ScenarioDoctor(jobs, streams, clock),
         target.context or f"{target.host}:{target.port}",
         ConsoleIdentity(api, target.user),
         target.namespace,

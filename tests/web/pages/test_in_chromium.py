@@ -170,7 +170,8 @@ def test_records_are_filtered_and_opened(tab: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/trace?from=pod/default/tools&to=svc/default/web", "/why", "/lint"]
+    "path",
+    ["/trace?from=pod/default/tools&to=svc/default/web", "/trace/pairs", "/why", "/lint"],
 )
 def test_pages_fit_a_phone(tab: Any, path: str) -> None:
     tab.set_viewport_size({"width": 390, "height": 800})

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from transom.cli.main import main
 from transom.machinery.errors import ApiError
 from transom.web.pages.manifest_check import REPORT_FORMATS, check_manifest, render_report
-from transom.web.pages.node_choice import NodeChoice, read_choice, read_rehearsal
+from transom.web.pages.node_choice import NodeChoice, read_choice, read_rehearsal, server_release
+from transom.web.routing import PageRequest
 
 PRIVILEGED = """\
 apiVersion: v1
@@ -110,3 +113,21 @@ def test_unknown_choices_are_refused(values: dict[str, str], message: str) -> No
 def test_an_empty_choice_is_the_default_release_and_any_node() -> None:
     assert read_choice(lambda name: "") == NodeChoice((1, 20), None, None, None)
     assert read_choice(lambda name: "", "1.25").release == (1, 25)
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        ({"major": "1", "minor": "36"}, "1.36"),
+        ({"major": "1", "minor": "27+"}, "1.27"),
+        ({"major": "1", "minor": "99"}, ""),
+        ({}, ""),
+    ],
+)
+async def test_the_release_of_the_cluster_is_chosen(version: dict[str, str], release: str) -> None:
+    async def get_json(path: str) -> dict[str, str]:
+        return {"/version": version}[path]
+
+    services = SimpleNamespace(api=SimpleNamespace(get_json=get_json))
+    request = cast(PageRequest, SimpleNamespace(services=services, query=lambda name: ""))
+    assert await server_release(request) == release

@@ -127,16 +127,24 @@ def test_findings_link_to_their_record_and_are_escaped() -> None:
 
 
 def test_the_heat_map_has_one_pod_of_each_node_and_services_with_selectors_first() -> None:
-    def pod(name: str, node: str, **spec: Any) -> dict[str, Any]:
+    def pod(name: str, node: str, ready: str = "True", **spec: Any) -> dict[str, Any]:
         meta = {"name": name, "namespace": "d"}
         spec = {"nodeName": node, **spec}
-        return {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
+        conditions = [{"type": "Ready", "status": ready}]
+        status = {"phase": "Running", "conditions": conditions}
+        return {"metadata": meta, "spec": spec, "status": status}
 
     def service(name: str, **spec: Any) -> dict[str, Any]:
         return {"metadata": {"name": name, "namespace": "d"}, "spec": spec}
 
     endpoints = TraceEndpoints(
-        [pod("a", "n1"), pod("b", "n1"), pod("c", "n2"), pod("h", "n3", hostNetwork=True)],
+        [
+            pod("0", "n1", ready="False"),
+            pod("a", "n1"),
+            pod("b", "n1"),
+            pod("c", "n2"),
+            pod("h", "n3", hostNetwork=True),
+        ],
         [
             service("kubernetes", clusterIP="10.96.0.1"),
             service("headless", clusterIP="None", selector={"a": "b"}),

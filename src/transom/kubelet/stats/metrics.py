@@ -13,6 +13,7 @@ from transom.kit.metric_table import MetricRow, MetricTable
 from transom.kit.prometheus import Family, Labels, Sample, render_metrics
 from transom.kubelet.base import KubeletContext
 from transom.machinery.objects import Object
+from transom.machinery.releases import BUILDS, DEFAULT
 
 _COUNTS: Final = (1, 2, 4, 8, 16)
 
@@ -155,13 +156,14 @@ def _gauges(env: KubeletContext) -> list[Family]:
     sandboxes = sum(1 for sandbox in env.runtime.sandboxes() if sandbox.state == "ready")
     version = env.config.version
     major, minor = version.removeprefix("v").split(".")[:2]
+    built = BUILDS.get(f"{major}.{minor}", BUILDS[str(DEFAULT)])
     build: Labels = (
-        ("buildDate", "2022-01-19T17:46:00Z"),
+        ("buildDate", built.date),
         ("compiler", "gc"),
-        ("gitCommit", ""),
+        ("gitCommit", built.commit),
         ("gitTreeState", "clean"),
         ("gitVersion", version),
-        ("goVersion", "go1.15.15"),
+        ("goVersion", built.go),
         ("major", major),
         ("minor", minor),
         ("platform", f"{env.host.identity.operating_system}/{env.host.identity.architecture}"),

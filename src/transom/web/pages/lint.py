@@ -46,7 +46,7 @@ spec:
 
 
 async def show_lint(request: PageRequest) -> Answer:
-    choice = node_choice.read_choice(request.query, await _server_release(request))
+    choice = node_choice.read_choice(request.query, await node_choice.server_release(request))
     return page_response(
         request,
         PAGE,
@@ -90,17 +90,6 @@ async def show_lint(request: PageRequest) -> Answer:
         tag("p", id="summary", class_="live-summary", role="status"),
         tag("div", id="result"),
     )
-
-
-async def _server_release(request: PageRequest) -> str:
-    """The release of the cluster, if the tables have it."""
-    try:
-        version = await request.services.api.get_json("/version")
-        text = f"{version['major']}.{version['minor'].rstrip('+')}"
-        node_choice.choice_release(text)
-    except (ApiError, KeyError):
-        return ""
-    return text
 
 
 async def check_manifests(request: PageRequest) -> Answer:

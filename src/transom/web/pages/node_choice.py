@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from transom.machinery.errors import ApiError
 from transom.web.markup import Markup, tag
+from transom.web.routing import PageRequest
 from transom.windows import builds, registry, releases, wording
 from transom.windows.records import (
     ALL_NETWORKS,
@@ -51,6 +52,17 @@ def read_rehearsal(value: Callable[[str], str], now: NodeChoice) -> NodeChoice |
     """
     later = read_choice(lambda name: value(_LATER + name))
     return later._replace(network=now.network) if value(f"{_LATER}release") else None
+
+
+async def server_release(request: PageRequest) -> str:
+    """The release of the cluster, if the tables have it."""
+    try:
+        version = await request.services.api.get_json("/version")
+        text = f"{version['major']}.{version['minor'].rstrip('+')}"
+        choice_release(text)
+    except (ApiError, KeyError):
+        return ""
+    return text
 
 
 def choice_release(text: str) -> Release:

@@ -444,13 +444,18 @@ async def show_pairs(request: PageRequest) -> Answer:
 
 
 def chosen_pods(endpoints: TraceEndpoints) -> list[str]:
-    """A running pod of each node, at most five nodes."""
+    """A running pod of each node, at most five nodes; one that is ready if there is one."""
     first: dict[str, str] = {}
-    for pod in endpoints.pods:
+    for pod in sorted(endpoints.pods, key=_is_not_ready):
         node = pod["spec"].get("nodeName", "")
         if pod["status"].get("phase") == "Running" and not pod["spec"].get("hostNetwork"):
             first.setdefault(node, f"pod/{_name(pod)}")
     return list(first.values())[:_MOST_NODES]
+
+
+def _is_not_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return ("Ready", "True") not in ((one["type"], one["status"]) for one in conditions)
 
 
 def chosen_services(endpoints: TraceEndpoints) -> list[str]:

@@ -33,6 +33,8 @@ _VIEWS: Final = (
     ("Faults", "/why/faults"),
     ("Timeline", "/why/timeline"),
 )
+_ASK_AGAIN_SECONDS: Final = 10  # until doctor examines a scenario again that it does not report
+_RESULT_SECONDS: Final = 2  # until the page looks for the result of an examination
 _STATES: Final = {"error": "bad", "warning": "warn", "info": ""}
 
 
@@ -232,7 +234,7 @@ async def show_doctor(request: PageRequest) -> Answer:
     found = await request.services.jobs.run(Job.DOCTOR)
     counts = {severity: sum(one["severity"] == severity for one in found) for severity in _STATES}
     badges = [
-        tag("span", f"{count} {severity}", class_=f"badge {_STATES[severity]}")
+        tag("span", _count(count, severity), class_=f"badge {_STATES[severity]}")
         for severity, count in counts.items()
         if count
     ]
@@ -240,6 +242,10 @@ async def show_doctor(request: PageRequest) -> Answer:
     return page_response(
         request, PAGE, _head("/why/doctor"), summary, findings_list(found), title="Doctor"
     )
+
+
+def _count(count: int, severity: str) -> str:
+    return f"{count} {severity}{'' if count == 1 or severity == 'info' else 's'}"
 
 
 def findings_list(found: Sequence[Mapping[str, Any]]) -> Markup:
@@ -305,14 +311,16 @@ async def _scenario_findings(request: PageRequest, name: str) -> Markup:
     """Doctor's findings about a scenario. Without one, the page asks again after some seconds, also
     if doctor could not examine the cluster this time.
     """
-    text = "Doctor does not report it yet."
+    text, seconds = "Doctor does not report it yet.", _ASK_AGAIN_SECONDS
     try:
-        causes = await request.services.jobs.run(Job.DOCTOR)
-        if about := scenario_switches.related_findings(name, causes):
+        causes = await request.services.scenario_doctor.find_causes()
+        if causes is None:
+            text, seconds = "Doctor examines the cluster.", _RESULT_SECONDS
+        elif about := scenario_switches.related_findings(name, causes):
             return findings_list(about)
     except ApiError as problem:
         text = f"Doctor cannot examine the cluster now: {problem.message}"
-    return tag("p", text, id="not-reported", class_="muted")
+    return tag("p", text, id="not-reported", class_="muted", data_seconds=seconds)
 
 
 async def scenario_state(request: PageRequest) -> Answer:

@@ -35,7 +35,7 @@ _KINDS: Final = (("", "all"), ("limit", "limitations"), ("supported", "what work
 
 
 async def show_windows(request: PageRequest) -> Answer:
-    choice = node_choice.read_choice(request.query)
+    choice = node_choice.read_choice(request.query, await node_choice.server_release(request))
     kind = request.query("kind")
     shown = request.query("show").upper()
     records = [

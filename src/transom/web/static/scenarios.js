@@ -4,7 +4,6 @@ import { getJson } from "./server.js";
 
 const list = byId("scenarios");
 const seconds = 2;
-const reportSeconds = 10; // until doctor is asked again about a scenario that it does not report yet
 
 async function look() {
   if (document.hidden) return;
@@ -19,5 +18,6 @@ async function look() {
 if (list) {
   setInterval(look, seconds * 1000);
   document.addEventListener("visibilitychange", look);
-  if (byId("not-reported")) setInterval(() => document.hidden || location.reload(), reportSeconds * 1000);
+  const waiting = byId("not-reported");
+  if (waiting) setInterval(() => document.hidden || location.reload(), waiting.dataset.seconds * 1000);
 }
