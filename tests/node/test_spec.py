@@ -345,3 +345,25 @@ def test_fields_of_the_kubelets_configuration() -> None:
         rows[0]["kubeletConfig"] = wrong
         with pytest.raises(UserError, match=text):
             nodes.specs_from_file(CONFIG, rows)
+
+
+@pytest.mark.parametrize(
+    ("release", "labels", "taints"),
+    [
+        ("1.23", {"control-plane", "master"}, ["master"]),
+        ("1.24", {"control-plane"}, ["control-plane", "master"]),
+        ("1.25", {"control-plane"}, ["control-plane"]),
+    ],
+)
+def test_control_plane_nodes_have_the_names_of_the_release(
+    release: str, labels: set[str], taints: list[str]
+) -> None:
+    config = ClusterConfig(name="c", port=6443, release=release)
+    for [node] in (
+        nodes.demo_specs(config, 0, 0, None, taint=False),
+        nodes.specs_from_file(config, [{"name": "cp", "role": "control-plane"}]),
+    ):
+        prefix = "node-role.kubernetes.io/"
+        assert {label.removeprefix(prefix) for label in node.labels} == labels
+        assert [taint["key"].removeprefix(prefix) for taint in node.taints] == taints
+        assert node.control_plane

@@ -64,7 +64,7 @@ def test_doctor_reports_a_scenario(scenario: Scenario, play: Play) -> None:
     play(body)
 
 
-DOCUMENTED_ONLY = {"single-file-mount", "gmsa", "run-as-non-root", "mac-spoofing"}
+DOCUMENTED_ONLY = {"gmsa"}
 
 
 def test_scenarios_name_the_public_issue() -> None:

@@ -35,6 +35,7 @@ VERBS = {
     "doctor": "find problems in a cluster and suggest fixes",
     "console": "serve the web console of a cluster",
     "scenario": "list known faults of Windows nodes, or produce one",
+    "rehearse": "move workloads to nodes of another Windows build, and report what does not run",
     "readiness": "run the Windows Operational Readiness test cases against a cluster",
     "snapshot": "save, verify, list or restore snapshots of a cluster",
     "migrate": "move the objects of a cluster to an etcd, or back to a file",

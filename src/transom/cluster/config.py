@@ -41,7 +41,6 @@ class ClusterConfig(ClusterSettings):
     encrypt: bool = False  # for Secrets on disk
     # additional keys that this start may need to read the data
     former_key_files: tuple[str, ...] = ()
-    feature_gates: tuple[str, ...] = ()  # "Name=true", as in Kubernetes' flag
     runtime_config: tuple[str, ...] = ()  # "GROUP/VERSION=true", as in Kubernetes' flag
     # "authentication-config=FILE": the flags of kube-apiserver for authentication and authorization
     access_flags: tuple[str, ...] = ()

@@ -65,6 +65,7 @@ class KubeletContext:
     node: Callable[[], Object | None]
     drivers: DriverFolders = DriverFolders()
     cloud: CloudProvider | None = None  # the provider whose disks and shares the node can use
+    dial_loopback: Dial | None = None  # connects to a loopback address of the node
     run_program: RunProgram | None = (
         None  # on a simulated node; None where the node cannot run programs
     )

@@ -20,6 +20,7 @@ from transom.kubelet.expansion import (
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.mounts import volume_devices, volume_mounts
 from transom.kubelet.referenced import ReferencedObjects
+from transom.kubelet.userns import pod_user_namespace
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -77,6 +78,7 @@ class ContainerBuilder:
             short, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _SANDBOX)
             hostname = hostsfile.kernel_hostname(pod, short, domain, _SANDBOX)
         linux = env.os.sandbox_options(pod, env.config)
+        linux = replace(linux, user_namespace=pod_user_namespace(env, pod))
         if groups := self._volumes.groups(pod):
             linux = replace(linux, supplemental_groups=(*linux.supplemental_groups, *groups))
         return SandboxConfig(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 from transom.http import goerrors
@@ -11,6 +12,7 @@ from transom.kubelet.base import KubeletContext
 from transom.network.api import Dial
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+_ADDRESS = {"localhost": "127.0.0.1"}
 
 
 def from_node(env: KubeletContext) -> Dial:
@@ -19,6 +21,9 @@ def from_node(env: KubeletContext) -> Dial:
 
     async def connect(host: str, port: int) -> socket.socket:
         try:
+            if host in _LOOPBACK and env.dial_loopback is not None:
+                with contextlib.suppress(ConnectionRefusedError):
+                    return await env.dial_loopback(_ADDRESS.get(host, host), port)
             return await env.dial(node_ip if host in _LOOPBACK else host, port)
         except TimeoutError:
             await asyncio.get_running_loop().create_future()

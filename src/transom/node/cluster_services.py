@@ -1,18 +1,26 @@
 """The services that the control plane itself provides in the cluster's network: `kubernetes`, and
-the DNS service `kube-dns`.
+the DNS service `kube-dns`; and the objects of kube-proxy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import socket
 from collections.abc import Callable
 from typing import Any
 
-from transom.client.api import ApiClient, is_conflict, is_not_found
+from transom.client.api import ApiClient, is_already_exists, is_conflict, is_not_found
 from transom.client.informer import InformerFactory
-from transom.client.resources import CONFIG_MAPS, ENDPOINT_SLICES, ENDPOINTS, SERVICES
+from transom.client.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
 from transom.dns import objects
 from transom.dns.attach import DnsAttachment
 from transom.dns.feed import ZoneFeed
@@ -25,6 +33,13 @@ from transom.machinery.errors import ApiError
 from transom.network.api import Dataplane
 from transom.node.network_settings import API_PORT, OUTSIDE, OUTSIDE6, OUTSIDE_NAME
 from transom.node.settings import ClusterSettings, cidr_of_family
+from transom.proxy.objects import (
+    kube_proxy_config_map,
+    kube_proxy_role_binding,
+    kube_proxy_service_account,
+)
+
+log = logging.getLogger("transom.node")
 
 DNS_PORT = 53
 _CHUNK = 65536
@@ -52,6 +67,24 @@ async def publish_api_server(
         },
     )
     return relay_api_server(dataplane, address, real)
+
+
+async def publish_kube_proxy(client: ApiClient, address: str, cluster_cidr: str) -> None:
+    """Creates the objects that kube-proxy as a DaemonSet uses; those that exist stay as they
+    are.
+    """
+    server = f"https://{address}:{API_PORT}"
+    for resource, obj in (
+        (SERVICE_ACCOUNTS, kube_proxy_service_account()),
+        (CLUSTER_ROLE_BINDINGS, kube_proxy_role_binding()),
+        (CONFIG_MAPS, kube_proxy_config_map(server, cluster_cidr)),
+    ):
+        try:
+            await client.create(resource, obj["metadata"].get("namespace", ""), obj)
+        except ApiError as problem:
+            if not is_already_exists(problem):
+                log.warning("the objects of kube-proxy cannot be created: %s", problem)
+                return
 
 
 def relay_api_server(

@@ -43,6 +43,7 @@ from transom.node.cluster_access import ClusterAccess
 from transom.node.machine import NodeMachine, windows_machine
 from transom.node.network import NodeNetwork
 from transom.node.programs.command_lines import install_node_files, make_kubeconfig
+from transom.node.programs.flags.gates import cluster_gates
 from transom.node.programs.node_programs import NodePrograms
 from transom.node.runtimes import driver_folders, eviction_thresholds
 from transom.node.spec import NodeSpec, is_control_plane, kubelet_version, pause_image
@@ -265,7 +266,10 @@ class Node:
                 image_gc_high_threshold_percent=image_gc,
                 image_gc_low_threshold_percent=min(80, image_gc - 1),
                 eviction_soft_grace_period=spec.eviction_soft_grace_period,
-                feature_gates=spec.feature_gates,
+                feature_gates={
+                    **cluster_gates(cluster.settings.feature_gates, release),
+                    **spec.feature_gates,
+                },
                 pod_infra_image=node_pause_image(cluster, spec),
                 windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,
             )

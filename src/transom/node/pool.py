@@ -22,7 +22,12 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machines.power import PowerAction
 from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
-from transom.node.cluster_services import ClusterDns, publish_api_server, relay_api_server
+from transom.node.cluster_services import (
+    ClusterDns,
+    publish_api_server,
+    publish_kube_proxy,
+    relay_api_server,
+)
 from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
 from transom.node.network import NodeNetwork, NodeStacks
 from transom.node.node import Node, node_pause_image
@@ -168,6 +173,7 @@ class NodePool:
                 group.create_task(cluster.nodes.run())
                 group.create_task(cluster.network.run())
                 group.create_task(cluster.supervise("cluster DNS", self._run_dns))
+                group.create_task(self._publish_kube_proxy())
                 group.create_task(cluster.supervise("ingress controller", self._run_ingress))
                 if self._real_runtimes is not None:
                     group.create_task(self._real_runtimes.prepare())
@@ -202,6 +208,13 @@ class NodePool:
         return await publish_api_server(
             cluster.admin, cluster.dataplane, address, (bind, settings.port)
         )
+
+    async def _publish_kube_proxy(self) -> None:
+        cluster, settings = self.cluster, self.cluster.settings
+        if cluster.control_plane is None:
+            return
+        address = cluster.node_ips(cluster.control_plane)[0]
+        await publish_kube_proxy(cluster.admin, address, settings.pod_cidr)
 
     async def _run_dns(self) -> None:
         cluster = self.cluster

@@ -34,6 +34,7 @@ class ClusterSettings:
     pod_cidr: str = DEFAULT_POD_CIDR  # each node gets a /24 of it
     node_cidr: str = "172.20.0.0/16"  # node addresses, which exist only in the cluster's network
     engine: str = "sim"  # what runs containers: sim, oci (real ones) or auto
+    feature_gates: tuple[str, ...] = ()  # "Name=true", as in Kubernetes' flag
     images: str = ""  # a file that lists simulated images in addition to the built-in ones
     network: NetworkSettings = field(default_factory=NetworkSettings)
     home: str = ""  # the folder of the cluster's folder; "" for that of all clusters of the user

@@ -16,8 +16,13 @@ from transom.kubelet.configuration_fields import (
     is_configuration_field,
 )
 from transom.machinery.quantity import parse_quantity
-from transom.machinery.releases import parse_release
+from transom.machinery.releases import Release, parse_release
 from transom.machinery.releases.kubelet import oldest_kubelet
+from transom.machinery.releases.node_roles import (
+    CONTROL_PLANE_LABELS,
+    control_plane_labels,
+    control_plane_taints,
+)
 from transom.node import spec_checks
 from transom.node.settings import RELEASES, ClusterSettings
 from transom.windows import builds, releases
@@ -36,11 +41,6 @@ PRIORITY_CLASSES = tuple(
 )
 WINDOWS_TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
 _PRIORITY_CLASS_SINCE = (1, 19)
-_CONTROL_PLANE_TAINT = {"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}
-_CONTROL_PLANE_LABELS = {
-    "node-role.kubernetes.io/control-plane": "",
-    "node-role.kubernetes.io/master": "",
-}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _PROXY = re.compile(r"https?://[^\s/]+/?")
 _ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
@@ -106,11 +106,11 @@ class NodeSpec:
 
     @property
     def control_plane(self) -> bool:
-        return not self.windows and bool(_CONTROL_PLANE_LABELS.keys() & self.labels.keys())
+        return not self.windows and bool(CONTROL_PLANE_LABELS & self.labels.keys())
 
 
 def is_control_plane(node: NodeSpec) -> bool:
-    return not _CONTROL_PLANE_LABELS.keys().isdisjoint(node.labels)
+    return not CONTROL_PLANE_LABELS.isdisjoint(node.labels)
 
 
 def demo_specs(
@@ -125,10 +125,11 @@ def demo_specs(
     """The nodes of `transom up`: a control-plane node for each API server, and by default one Linux
     and two Windows workers.
     """
+    release = parse_release(settings.release)
     numbers = range(1, control_planes + 1)
     names = ["control-plane"] if control_planes == 1 else [f"control-plane-{i}" for i in numbers]
     nodes = [
-        NodeSpec(name, labels=_CONTROL_PLANE_LABELS, taints=(_CONTROL_PLANE_TAINT,))
+        NodeSpec(name, labels=control_plane_labels(release), taints=control_plane_taints(release))
         for name in names
     ]
     nodes += [NodeSpec(f"linux-{i}") for i in range(1, (1 if linux is None else linux) + 1)]
@@ -263,7 +264,7 @@ def _check_os(node: NodeSpec, refuse: _Refuse) -> None:
             f"unknown Windows build {node.build}",
             f"choose one of {', '.join(map(str, NODE_BUILDS))}",
         )
-    if node.windows and _CONTROL_PLANE_LABELS.keys() & node.labels.keys():
+    if node.windows and CONTROL_PLANE_LABELS & node.labels.keys():
         raise refuse("the control plane runs on Linux", "make it a worker, or a Linux node")
     if not node.windows and (node.build or node.revision):
         raise refuse(
@@ -491,11 +492,11 @@ def specs_from_rows(settings: ClusterSettings, rows: Sequence[Any]) -> list[Node
                 f"{where} of the cluster file has the unknown field {unknown[0]!r}",
                 f"known are {', '.join(sorted([*_FILE_FIELDS, 'count', 'role']))}",
             )
-        out += _row(where, row)
+        out += _row(where, row, parse_release(settings.release))
     return complete_specs(settings, out)
 
 
-def _row(where: str, row: Mapping[str, Any]) -> list[NodeSpec]:
+def _row(where: str, row: Mapping[str, Any], release: Release) -> list[NodeSpec]:
     values: dict[str, Any] = {
         _FILE_FIELDS[k]: _value(where, k, v)
         for k, v in row.items()
@@ -504,8 +505,8 @@ def _row(where: str, row: Mapping[str, Any]) -> list[NodeSpec]:
     if "build" in row:
         values |= _build_fields(where, row["build"])
     if row.get("role") == "control-plane":
-        values["labels"] = {**_CONTROL_PLANE_LABELS, **values.get("labels", {})}
-        values.setdefault("taints", (_CONTROL_PLANE_TAINT,))
+        values["labels"] = {**control_plane_labels(release), **values.get("labels", {})}
+        values.setdefault("taints", control_plane_taints(release))
     elif row.get("role", "worker") != "worker":
         raise UserError(f"{where}: unknown role {row['role']!r}", "choose control-plane or worker")
     count = row.get("count")

@@ -26,6 +26,13 @@ SandboxState = Literal["ready", "notready"]
 ContainerState = Literal["created", "running", "exited", "unknown"]
 
 
+class IdRange(NamedTuple):
+    """User and group ids of the node that are 0 and up in a user namespace."""
+
+    first: int
+    length: int
+
+
 @dataclass(frozen=True, slots=True)
 class LinuxSandbox:
     host_network: bool = False
@@ -44,6 +51,7 @@ class LinuxSandbox:
     host_users: bool = (
         False  # it needs the node's users, devices or privileges, so it gets no user namespace
     )
+    user_namespace: IdRange | None = None  # of a pod with `hostUsers: false`
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,7 +311,7 @@ _ROWS: Final = (
     Scenario(
         "single-file-mount",
         "A volume of a single file that the node does not have",
-        "",
+        "kubernetes/kubernetes#63121",
         "The pod stays in ContainerCreating.",
         "kubectl describe pod -n scenario app",
         "Mount a directory that exists, or let the kubelet create it (DirectoryOrCreate).",
@@ -399,7 +399,7 @@ _ROWS: Final = (
     Scenario(
         "run-as-non-root",
         "runAsNonRoot and an image that runs as ContainerAdministrator",
-        "",
+        "kubernetes/kubernetes#112469",
         "The container stays in CreateContainerConfigError.",
         "kubectl describe pod -n scenario app",
         "Set windowsOptions.runAsUserName: ContainerUser.",
@@ -439,7 +439,7 @@ _ROWS: Final = (
     Scenario(
         "mac-spoofing",
         "The network adapter of the virtual machine drops frames of pods",
-        "",
+        "MicrosoftDocs/Virtualization-Documentation#678",
         "Pods of the node reach nothing.",
         "transom trace --help",
         "Allow MAC spoofing on the adapter.",

@@ -241,6 +241,11 @@ class PlatformInfo(Protocol):
     def container_id(self) -> str:
         """ "" outside of containers."""
 
+    @property
+    def user_namespace(self) -> tuple[int, int] | None:
+        """Linux: the first id of the node that is mapped, and how many; None without a user
+        namespace."""
+
 
 class LaunchedProcess(Protocol):
     """A process that another one has started, and that keeps running when its parent ends."""

@@ -26,6 +26,7 @@ _DEVICES = (
     "zero",
 )
 _OUTPUT = re.compile(r"/proc/(\d+)/fd/([12])")
+_ALL_IDS = 4294967295  # of a process with the users of the node
 _PID_FILE = re.compile(r"/proc/(\d+|self)/([a-z_]+)")
 
 
@@ -147,7 +148,9 @@ _OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
         for n, name in ((4, "memory"), (3, "cpu,cpuacct"), (1, "name=systemd"))
     ),
     "environ": lambda context, entry: "".join(f"{k}={v}\0" for k, v in context.env.items()),
+    "gid_map": lambda context, entry: _id_map(context),
     "mounts": lambda context, entry: _mounts(context),
+    "uid_map": lambda context, entry: _id_map(context),
     "status": lambda context, entry: (
         f"Name:\t{_command_name(entry)}\nState:\tS (sleeping)\nPid:\t{entry.pid}\nPPid:\t{entry.parent}\n"
         f"Uid:\t{context.credentials.uid}\t{context.credentials.uid}\t{context.credentials.uid}\t{context.credentials.uid}\n"
@@ -155,6 +158,11 @@ _OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
         f"Groups:\t{' '.join(map(str, context.credentials.groups))} \nVmRSS:\t{entry.memory >> 10:>8} kB\nThreads:\t1\n"
     ),
 }
+
+
+def _id_map(context: ProgramContext) -> str:
+    first, length = context.platform.user_namespace or (0, _ALL_IDS)
+    return f"{0:>10} {first:>10} {length:>10}\n"
 
 
 def _command_name(entry: ProcessEntry) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from transom.kit.clock import Clock
@@ -221,23 +221,35 @@ async def run_captured(context: ProgramContext, argv: Sequence[str]) -> tuple[in
     FileNotFoundError.
     """
     output = bytearray()
+    return await run_below(context, argv, {}, output.extend), bytes(output)
+
+
+async def run_below(
+    context: ProgramContext,
+    argv: Sequence[str],
+    variables: Mapping[str, str],
+    output: Callable[[bytes], None],
+) -> int:
+    """Runs a command to its end, with these variables in addition; returns its exit code. Raises
+    FileNotFoundError.
+    """
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     pid = context.processes.add(argv, context.pid, lambda name: program.signal(name))
     inner = SubContext(
         context,
         argv,
-        dict(context.env),
+        {**context.env, **variables},
         context.cwd,
         pid,
         BytesSource(),
-        output.extend,
-        output.extend,
+        output,
+        output,
         partial(_settle, done),
     )
     try:
         program = context.start(inner)
         try:
-            return await done, bytes(output)
+            return await done
         finally:
             program.kill()
             inner.release()

@@ -164,11 +164,6 @@ async def test_what_kube_proxy_refuses() -> None:
         for more, text, code in REFUSED:
             printed = await world.relaunch("kube-proxy", *more)
             assert await printed.end() == code and text in printed.text, printed.text
-        printed = await world.relaunch("kube-proxy")
-        twice = await world.launch(
-            "kube-proxy", *world.binaries.usual("kube-proxy")[1], KUBE_NETWORK="cbr0"
-        )
-        assert await twice.end() == 1 and not printed.process.ended
 
 
 @pytest.mark.windows("TRB-56", "TRB-59", "TRB-60")
@@ -468,6 +463,28 @@ async def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
         assert world.binaries.running("flanneld") is not None and world.net.agent is not None
         await world.stop("flanneld")
         assert world.net.agent is None
+
+
+async def test_a_second_kube_proxy_continues_when_the_first_ends() -> None:
+    async with play() as world:
+        await world.runs("a")
+        first = world.binaries.running("kube-proxy")
+        assert first is not None
+        printed = await world.launch(
+            "kube-proxy", *world.binaries.usual("kube-proxy")[1], KUBE_NETWORK="cbr0"
+        )
+        second = await world.service("a")
+        await world.clock.sleep(3)
+        assert world.balancers(second)
+        before = world.net.proxier
+        await first.stop()
+        await world.clock.sleep(1)
+        assert world.net.proxier is not None and world.net.proxier is not before
+        third = await world.service("b")
+        await world.clock.sleep(5)
+        assert world.balancers(second) and not world.balancers(third)  # it has no endpoints
+        await printed.process.stop()
+        assert world.net.proxier is None
 
 
 async def test_where_flannel_is_not_the_network() -> None:

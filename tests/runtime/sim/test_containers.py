@@ -380,3 +380,27 @@ async def test_two_stop_calls_wait_for_the_same_end() -> None:
     await r.clock.run_for(4)
     assert all(stop.done() for stop in stops)
     assert r.events.count(("died", "uid-1")) == 1
+
+
+SHIM = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start "
+
+
+@pytest.mark.parametrize(
+    ("version", "caused"),
+    [
+        (
+            "1.5.18",
+            "OCI runtime create failed: container_linux.go:370: starting container process caused: ",
+        ),
+        ("1.7.29", SHIM + "container process: "),
+        ("2.1.5", SHIM + "container process: error during container init: "),
+    ],
+)
+async def test_containerd_words_failures_as_its_version_does(version: str, caused: str) -> None:
+    r = rig.make("linux", "containerd", version=version)
+    with pytest.raises(RuntimeFailure) as failure:
+        await r.container("missing")
+    assert str(failure.value).partition("desc = ")[2] == (
+        f'failed to create containerd task: {caused}exec: "missing": executable file not found in '
+        "$PATH: unknown"
+    )

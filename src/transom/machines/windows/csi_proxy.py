@@ -9,10 +9,10 @@ from typing import Final
 from transom.machines.api import Files
 
 _GROUPS: Final = {
-    "disk": ("v1alpha1", "v1beta1", "v1beta2"),
-    "filesystem": ("v1alpha1", "v1beta1"),
-    "smb": ("v1alpha1", "v1beta1"),
-    "volume": ("v1alpha1", "v1beta1", "v1beta2"),
+    "disk": ("v1alpha1", "v1beta1", "v1beta2", "v1"),
+    "filesystem": ("v1alpha1", "v1beta1", "v1beta2", "v1"),
+    "smb": ("v1alpha1", "v1beta1", "v1beta2", "v1"),
+    "volume": ("v1alpha1", "v1beta1", "v1beta2", "v1"),
     "iscsi": ("v1alpha1",),
     "system": ("v1alpha1",),
 }

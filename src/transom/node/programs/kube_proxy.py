@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import yaml
 
@@ -63,8 +63,13 @@ _NO_CLUSTER: Final = (
 _TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
-def start_kube_proxy(start: ProgramStart, *, running: bool) -> StartedProgram:
-    """`running`: another instance runs on the node. Raises ProgramExit."""
+class RunningInstance(Protocol):
+    async def wait(self) -> int:
+        """Returns when it has ended."""
+
+
+def start_kube_proxy(start: ProgramStart, other: RunningInstance | None) -> StartedProgram:
+    """`other`: an instance that runs on the node already. Raises ProgramExit."""
     try:
         parsed = flags.parse_kube_proxy_flags(start.argv)
     except FlagError as problem:
@@ -88,9 +93,8 @@ def start_kube_proxy(start: ProgramStart, *, running: bool) -> StartedProgram:
     if given.cleanup:
         raise ProgramExit(0)
     server = _server(start, log, config)
-    if running:
-        text = "simulated: a kube-proxy runs on this node already; two would undo each other's work"
-        exit_fatal(log, "server.go:489", text, code=1)
+    if other is not None:
+        return _stand_by(start, log, other)
     if not start.reaches(server):
         return StartedProgram(
             log,
@@ -120,6 +124,28 @@ def start_kube_proxy(start: ProgramStart, *, running: bool) -> StartedProgram:
         attach=lambda: _write_lines_of(logger, log),
         server=server,
     )
+
+
+def _stand_by(start: ProgramStart, log: ProgramLog, other: RunningInstance) -> StartedProgram:
+    """A second instance does the same work as the first, with the same result. So it works only
+    once the first has ended.
+    """
+    text = "listen tcp 127.0.0.1:10249: bind: address already in use"
+    log.line(ERROR, "server.go:489", f"Failed to start metrics server: {text}")
+    log.info("server.go:650", "simulated: another kube-proxy of this node manages its services")
+    successor: list[StartedProgram] = []
+
+    async def run() -> int:
+        await other.wait()
+        started = start_kube_proxy(start, None)
+        successor.append(started)
+        return await started.run() if started.run is not None else 0
+
+    def close() -> None:
+        for started in successor:
+            started.close()
+
+    return StartedProgram(log, run, close=close)
 
 
 def _serve_healthz(start: ProgramStart, log: ProgramLog, config: ProxyConfig) -> Callable[[], None]:

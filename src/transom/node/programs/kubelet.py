@@ -316,6 +316,9 @@ def _make_kubelet(
         runtime=node.runtime,
         services=cluster.services,
         dial=lambda host, port: cluster.dataplane.connect(host, port, address),
+        dial_loopback=node.runtime.connect_from_node
+        if isinstance(node.runtime, SimRuntime)
+        else None,
         node=lambda: None,
         drivers=DriverFolders(*node.driver_folders),
         cloud=cluster.cloud,

@@ -427,9 +427,10 @@ class NodePrograms:
         """The only way to start a program. Raises ProgramExit."""
         binary = process.binary
         other = self.running(binary)
-        running = other is not None and other is not process
+        other = None if other is process else other
+        running = other is not None
         try:
-            started = self._start_program(binary, start, running=running)
+            started = self._start_program(binary, start, other)
         except ProgramExit:
             if start.logs and not running:
                 self._logs[binary] = start.logs[-1]
@@ -442,11 +443,13 @@ class NodePrograms:
             raise ProgramExit(LOG_EXIT_CODE)
         return started
 
-    def _start_program(self, binary: str, start: ProgramStart, *, running: bool) -> StartedProgram:
+    def _start_program(
+        self, binary: str, start: ProgramStart, other: ProgramProcess | None
+    ) -> StartedProgram:
         if binary == "kubelet":
-            return start_kubelet(start, running=running)
+            return start_kubelet(start, running=other is not None)
         if binary == "kube-proxy":
-            return start_kube_proxy(start, running=running)
+            return start_kube_proxy(start, other)
         return start_flanneld(start, others=lambda: self.running("flanneld") is not None)
 
     def _make_start(

@@ -54,7 +54,7 @@ def exec_sim(
     )
     c.execs += (context,)
     try:
-        context.program = core.start(context)
+        context.program = context.start(context)
     except FileNotFoundError:
         fault: Fault = "not-a-path" if posixpath.dirname(command[0]) else "not-found"
     except (PermissionError, IsADirectoryError):

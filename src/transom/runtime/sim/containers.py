@@ -269,7 +269,7 @@ def _launch(
     c.started = core.host.time()
     c.changed()
     try:
-        context.program = core.start(context)
+        context.program = context.start(context)
     except FileNotFoundError:
         fault: Fault = "not-a-path" if posixpath.dirname(c.argv[0]) else "not-found"
     except (PermissionError, IsADirectoryError):

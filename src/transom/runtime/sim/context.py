@@ -233,6 +233,10 @@ class SimContext(ProgramStreams):
     def container_id(self) -> str:
         return self._container.id
 
+    @property
+    def user_namespace(self) -> tuple[int, int] | None:
+        return self._container.sandbox.config.linux.user_namespace
+
     # The other interfaces
 
     @property

@@ -51,7 +51,7 @@ from transom.runtime.sim.records import SimContainer, SimSandbox
 from transom.runtime.sim.resolve import Lookup
 from transom.runtime.sim.sandboxes import SandboxOptions, default_handlers
 from transom.runtime.sim.service import RuntimeService
-from transom.runtime.sim.texts import TEXTS
+from transom.runtime.sim.texts import runtime_texts
 from transom.userland.api import Program, ProgramContext, StartProgram
 from transom.userland.csi_storage import CsiStorage
 
@@ -143,7 +143,7 @@ class SimRuntime:
         version = (version or DEFAULT_VERSIONS[flavour]).removesuffix("-sim")
         self._version = RuntimeVersion(flavour, f"{version}-sim")
         docker = flavour == "docker"
-        texts = TEXTS[flavour]
+        texts = runtime_texts(flavour, _numbers(version))
         identity = host.identity
         build = host.build.number if isinstance(host, WindowsHost) else 0
         rules = ImageRules(
@@ -195,6 +195,12 @@ class SimRuntime:
         containers.forget_credentials(self._core)
         self.service = RuntimeService(self._core)
         host.on_reboot(self._rebooted)
+
+    async def connect_from_node(self, address: str, port: int) -> socket.socket:
+        """Connects as a program of the machine does, also to its loopback address. Raises OSError
+        and TimeoutError.
+        """
+        return await self._core.node_namespace.connect(address, port)
 
     @property
     def version(self) -> RuntimeVersion:

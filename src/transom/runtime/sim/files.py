@@ -234,6 +234,8 @@ def prepare_etc(container: SimContainer, hostname: str) -> None:
             if path not in mounted:
                 container.files.write(path, text.encode())
     path = container.config.working_dir or container.spec.working_dir
+    if container.host_process:
+        return  # the node's files, and a directory that may contain a variable
     if path and not container.files.exists(path):
         container.files.mkdir(path)
 

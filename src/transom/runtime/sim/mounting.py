@@ -2,7 +2,8 @@
 
 On Linux a privileged container may mount; the node and its other containers see it where the
 container's own mount has bidirectional propagation, otherwise it stays inside. On Windows a
-container calls csi-proxy, a program on the node, through its named pipes.
+container calls csi-proxy, a program on the node, through its named pipes; a HostProcess container
+does not need it.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def _on_host(container: SimContainer, path: str, *, windows: bool) -> tuple[Moun
 
 
 def _ask_proxy(host: WindowsHost, container: SimContainer) -> None:
+    if container.host_process:
+        return  # it may mount itself
     pipes = [
         one.host_path for one in container.config.mounts if one.host_path.lower().startswith(PROXY)
     ]

@@ -84,7 +84,7 @@ _WINDOWS_FAULTS = {
 }
 
 
-def _runc(fault: Fault, executable: str) -> str:
+def _runc(fault: Fault, executable: str, caused: str = _RUNC) -> str:
     match fault:
         case "not-a-path":
             why = f'exec: "{executable}": stat {executable}: no such file or directory'
@@ -94,7 +94,7 @@ def _runc(fault: Fault, executable: str) -> str:
             return f"unable to find user {executable}: no matching entries in passwd file"
         case _:
             why = f'exec: "{executable}": executable file not found in $PATH'
-    return f"{_RUNC}{why}: unknown"
+    return f"{caused}{why}: unknown"
 
 
 def _wincat(port: int, stamp: str) -> str:
@@ -272,7 +272,11 @@ class DockerTexts:
 
 
 class ContainerdTexts:
+    """containerd before 1.6, with runc 1.0."""
+
     reason_cannot_start = "StartError"
+    shim = create = ""
+    caused = executed = _RUNC
 
     def _pull(self, ref: ImageReference, text: str, code: str = "Unknown") -> RuntimeFailure:
         return RuntimeFailure(code, f'failed to pull and unpack image "{ref}": {text}')
@@ -403,8 +407,8 @@ class ContainerdTexts:
                 f"{container}: {text}: unknown"
             )
         return self._broken(
-            "failed to create containerd task: OCI runtime create failed: "
-            f"{_runc(fault, executable)}"
+            f"failed to create containerd task: {self.shim}OCI runtime create failed: "
+            f"{self.create}{_runc(fault, executable, self.caused)}"
         )
 
     def start_failed(self, container: str, text: str) -> StartFailureText:
@@ -420,7 +424,7 @@ class ContainerdTexts:
         if os == "windows":
             text, _ = _WINDOWS_FAULTS[fault]
             return f"hcs::System::CreateProcess {container}: {text}: unknown"
-        return f"OCI runtime exec failed: exec failed: {_runc(fault, executable)}"
+        return f"OCI runtime exec failed: exec failed: {_runc(fault, executable, self.executed)}"
 
     def exec_failed(self, exec_id: str, text: str) -> RuntimeFailure:
         return _unknown(f'failed to exec in container: failed to start exec "{exec_id}": {text}')
@@ -443,6 +447,29 @@ class ContainerdTexts:
             f"dial {port}: "
             f"dial tcp4 127.0.0.1:{port}: connect: connection refused"
         )
+
+
+class Containerd16Texts(ContainerdTexts):
+    """containerd 1.6 and 1.7, with runc 1.1."""
+
+    shim = "failed to create shim task: "
+    create = "runc create failed: "
+    caused = executed = "unable to start container process: "
+
+
+class Containerd2Texts(Containerd16Texts):
+    """containerd 2, with runc 1.2 and later."""
+
+    caused = "unable to start container process: error during container init: "
+
+
+def runtime_texts(flavour: str, version: tuple[int, ...]) -> RuntimeTexts:
+    """The texts of a version of Docker or containerd."""
+    if flavour == "containerd" and version >= (2,):
+        return Containerd2Texts()
+    if flavour == "containerd" and version >= (1, 6):
+        return Containerd16Texts()
+    return TEXTS[flavour]
 
 
 TEXTS: dict[str, RuntimeTexts] = {"docker": DockerTexts(), "containerd": ContainerdTexts()}

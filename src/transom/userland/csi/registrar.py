@@ -12,7 +12,7 @@ from transom.userland.api import Program, ProgramContext
 from transom.userland.csi.flags import parse_csi_flags, socket_path
 from transom.userland.csi.volumes import volumes_of
 from transom.userland.servers.base import ServerProgram
-from transom.userland.servers.http import ProgramHttpRequest, ProgramHttpResponse
+from transom.userland.servers.http import Handler, ProgramHttpRequest, ProgramHttpResponse
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 10.0
 _REGISTRATION: Final = {"linux": "/registration", "windows": "C:\\registration"}
@@ -93,6 +93,12 @@ def csi_registrar(context: ProgramContext) -> Program:
         server.at_end(lambda: context.files.remove(path, recursive=True))
         server.out(f"Registration Server started at: {path}")
 
+        async def healthy(_: ProgramHttpRequest) -> ProgramHttpResponse:
+            found = context.files.exists(path)
+            return ProgramHttpResponse(200 if found else 404, b"ok" if found else b"")
+
+        _serve_health(server, flags, healthy)
+
     server.spawn(main())
     return server
 
@@ -109,12 +115,25 @@ def csi_liveness(context: ProgramContext) -> Program:
             return ProgramHttpResponse(500, str(problem).encode())
         return ProgramHttpResponse(200, b"ok")
 
+    _serve_health(server, flags, handle, usual_port=9808)
+    return server
+
+
+def _serve_health(
+    server: ServerProgram, flags: Mapping[str, str], handle: Handler, usual_port: int = 0
+) -> None:
+    """Serves at `--http-endpoint`, or at `--health-port` of all addresses."""
+    host, _, port = flags.get("http-endpoint", "").rpartition(":")
+    number = int(port or flags.get("health-port") or usual_port)
+    if not number:
+        return
     try:
-        server.serve(int(flags.get("health-port") or 9808), handle)
+        server.serve(
+            number, handle, address="127.0.0.1" if host == "localhost" else host.strip("[]")
+        )
     except OSError as problem:
         server.err(f"failed to start http server with error: {problem}")
         server.exit(1)
-    return server
 
 
 def csi_waiting(context: ProgramContext) -> Program:

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from transom.userland.csi.registrar import csi_liveness, csi_registrar, csi_waiting
     from transom.userland.csi.resizer import csi_resizer
     from transom.userland.csi.snapshots import csi_snapshotter, snapshot_controller
-else:  # few clusters have CSI drivers
+    from transom.userland.servers.node_agents import (
+        csi_proxy,
+        node_agent,
+        windows_flannel,
+        windows_kube_proxy,
+    )
+else:  # few clusters have CSI drivers and agents in containers
     csi_attacher = lazy_function("transom.userland.csi.attacher", "csi_attacher")
     csi_driver = lazy_function("transom.userland.csi.driver", "csi_driver")
     csi_liveness = lazy_function("transom.userland.csi.registrar", "csi_liveness")
@@ -30,6 +36,10 @@ else:  # few clusters have CSI drivers
     csi_snapshotter = lazy_function("transom.userland.csi.snapshots", "csi_snapshotter")
     csi_waiting = lazy_function("transom.userland.csi.registrar", "csi_waiting")
     snapshot_controller = lazy_function("transom.userland.csi.snapshots", "snapshot_controller")
+    csi_proxy = lazy_function("transom.userland.servers.node_agents", "csi_proxy")
+    node_agent = lazy_function("transom.userland.servers.node_agents", "node_agent")
+    windows_flannel = lazy_function("transom.userland.servers.node_agents", "windows_flannel")
+    windows_kube_proxy = lazy_function("transom.userland.servers.node_agents", "windows_kube_proxy")
 
 Factory = Callable[[ProgramContext], Program]
 generic_server = simple.generic
@@ -43,6 +53,7 @@ PROGRAMS: dict[str, Factory] = {
     "csi-driver": csi_driver,
     "csi-liveness": csi_liveness,
     "csi-provisioner": csi_provisioner,
+    "csi-proxy": csi_proxy,
     "csi-registrar": csi_registrar,
     "csi-resizer": csi_resizer,
     "csi-snapshotter": csi_snapshotter,
@@ -58,6 +69,7 @@ PROGRAMS: dict[str, Factory] = {
     "liveness": simple.liveness_server,
     "nginx": web.nginx,
     "node": interpreters.node_program,
+    "node-agent": node_agent,
     "nonroot": interpreters.nonroot,
     "pause": Pause,
     "perl": interpreters.perl,
@@ -69,6 +81,8 @@ PROGRAMS: dict[str, Factory] = {
     "set-uid": interpreters.set_uid,
     "snapshot-controller": snapshot_controller,
     "stress": load.stress,
+    "windows-flannel": windows_flannel,
+    "windows-kube-proxy": windows_kube_proxy,
 }
 
 # By the name of the executable, whatever the image.
@@ -76,6 +90,8 @@ _EXECUTABLES: dict[str, str] = {
     "agnhost": "agnhost",
     "agnhost-2": "agnhost",
     "apache2-foreground": "httpd",
+    "calico-node": "node-agent",
+    "check-status": "node-agent",
     "hello-app": "hello-app",
     "http-echo": "http-echo",
     "httpd": "httpd",
@@ -114,7 +130,11 @@ def program_for(context: ProgramContext, name: str) -> Factory | None:
     program = _EXECUTABLES.get(base)
     if program is not None and (image.userland == "any" or program == image.program):
         return PROGRAMS[program]
-    if image.program and base not in _NOT_OWN and name in (*image.entrypoint[:1], *image.cmd[:1]):
+    own = (*image.entrypoint[:1], *image.cmd[:1])
+    if windows and not ntpath.dirname(name):  # found in the root of the image's volume
+        own = tuple(ntpath.basename(path).lower() for path in own)
+        name = name.lower() if name.lower().endswith(".exe") else f"{name.lower()}.exe"
+    if image.program and base not in _NOT_OWN and name in own:
         return PROGRAMS.get(image.program)
     return None
 

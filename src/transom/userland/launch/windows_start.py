@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from transom.kit.lazy import lazy_function
 from transom.userland.api import Program, ProgramContext
 from transom.userland.launch.server_table import generic_server, image_program, program_for
-from transom.userland.process import TaskProgram
+from transom.userland.process import FindCommand, TaskProgram
 from transom.userland.windows.idle import windows_idle_program
 
 if TYPE_CHECKING:
@@ -18,7 +18,12 @@ else:  # servers need no commands
     )
 
 
-def start_windows_program(context: ProgramContext) -> Program:
+def start_windows_program(
+    context: ProgramContext, find_command: FindCommand = find_windows_command
+) -> Program:
+    """`find_command` finds the programs that are no servers. Raises FileNotFoundError and
+    PermissionError.
+    """
     factory = image_program(context) or program_for(context, context.argv[0])
     if factory is not None:
         return factory(context)
@@ -26,9 +31,9 @@ def start_windows_program(context: ProgramContext) -> Program:
     if idle is not None:
         return idle
     try:
-        command = find_windows_command(context, context.argv[0], context.cwd)
+        command = find_command(context, context.argv[0], context.cwd)
     except FileNotFoundError:
         if context.main and context.image.userland == "any" and not context.image.program:
             return generic_server(context)  # an unknown image: assume that its program is a server
         raise
-    return TaskProgram(context, command, find_windows_command)
+    return TaskProgram(context, command, find_command)

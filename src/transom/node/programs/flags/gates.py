@@ -43,3 +43,18 @@ def unrecognized_gates(names: Iterable[str], release: tuple[int, int] = (1, 20))
     if unknown and Release(*release) >= TABLES_SINCE:
         unknown = [name for name in unknown if name not in feature_gates(Release(*release))]
     return f"unrecognized feature gate: {unknown[0]}" if unknown else ""
+
+
+def cluster_gates(settings: Iterable[str], release: tuple[int, int]) -> dict[str, bool]:
+    """The feature gates of a cluster (`Name=true`) that a kubelet of a release can set. The gates
+    of clusters of 1.20 are those of its API server only.
+    """
+    if Release(*release) < TABLES_SINCE:
+        return {}
+    known = feature_gates(Release(*release))
+    given = (setting.strip().partition("=") for setting in settings)
+    return {
+        name: value.lower() == "true"
+        for name, _, value in given
+        if name in known and not known[name].locked
+    }

@@ -353,6 +353,7 @@ class LoginContext(ProgramStreams):
     privileged = net_admin = True
     no_new_privileges = False
     container_id = ""
+    user_namespace: tuple[int, int] | None = None
     volumes = None
     native = None
 

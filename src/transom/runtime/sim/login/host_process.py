@@ -5,8 +5,10 @@ network of their machine.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from transom.kit.lazy import lazy_function
 from transom.machines.windows import host_process
 from transom.machines.windows.system import SystemResources, WindowsSystem
 from transom.runtime.sim import systems as sim_systems
@@ -16,11 +18,16 @@ from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.login.context import NodeView, machine_network
 from transom.runtime.sim.records import SimContainer
 from transom.runtime.sim.table import ProcessIdTable
+from transom.userland.api import ImageInfo, Program, ProgramContext
+from transom.userland.launch.windows_start import start_windows_program
 from transom.userland.network_view import NetworkView
 
 if TYPE_CHECKING:
     from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.runtime.sim.login.session import finder
     from transom.userland.api import NodeAccess
+else:  # the shells are needed by few containers
+    finder = lazy_function("transom.runtime.sim.login.session", "finder")
 
 FindMachine = Callable[[], "WindowsMachine | None"]
 
@@ -85,6 +92,12 @@ class HostProcessContext(SimContext):
         return host_process.working_directory(self._core.version, self._container.id, asked)
 
     @property
+    def image(self) -> ImageInfo:
+        """The commands are those of the node, not those of the image."""
+        info = super().image
+        return info if info.userland == "any" else replace(info, userland="windows")
+
+    @property
     def build(self) -> str:
         return self._core.host.identity.kernel_version
 
@@ -104,6 +117,12 @@ class HostProcessContext(SimContext):
     @property
     def node(self) -> NodeAccess | None:
         return NodeView(self._core, self._machine)
+
+    def start(self, context: ProgramContext) -> Program:
+        """The programs of the node are found too: kube-proxy, CNI plugins, crictl."""
+        if self._machine is None:
+            return super().start(context)
+        return start_windows_program(context, finder(self._machine))
 
 
 def create_sim_program(

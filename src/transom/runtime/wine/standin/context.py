@@ -312,6 +312,10 @@ class StandInContext:
     def machine_resources(self) -> SystemResources:
         raise NotImplementedError("only programs on Linux use it")
 
+    @property
+    def user_namespace(self) -> tuple[int, int] | None:
+        raise NotImplementedError("only programs on Linux use it")
+
     @cached_property
     def container_id(self) -> str:
         try:

@@ -1,0 +1,63 @@
+"""The user namespaces of pods with `hostUsers: false`: each pod has a range of user and group ids
+of the node for itself. The range is in the file `userns` of the pod's directory, so it is free
+again when that directory is removed, and a restarted kubelet finds it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from transom.kubelet import paths
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.failures import ContainerFailure
+from transom.kubelet.node.features import runtime_reports_features
+from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
+from transom.runtime.api import IdRange
+
+IDS_PER_POD: Final = 65536
+_FILE: Final = "userns"
+_GATE: Final = "UserNamespacesSupport"
+_UNSUPPORTED: Final = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+
+
+def pod_user_namespace(env: KubeletContext, pod: Object) -> IdRange | None:
+    """The range of a pod, allocated if it has none yet; None with the users of the node. Raises
+    ContainerFailure.
+    """
+    if pod["spec"].get("hostUsers") is not False or env.os.name != "linux":
+        return None
+    if not FeatureSet(Release(*env.config.release), env.config.feature_gates).enabled(_GATE):
+        return None
+    if not runtime_reports_features(env.runtime.version):
+        raise ContainerFailure("CreatePodSandboxError", _UNSUPPORTED)
+    files = env.host.files
+    path = f"{paths.pod_dir(env, pod['metadata']['uid'])}/{_FILE}"
+    if files.exists(path):
+        return _read_range(files.read(path))
+    taken = _taken_ranges(env)
+    # The first range has the ids of the node itself.
+    slots = range(1, env.config.max_pods + 1)
+    slot = next((n for n in slots if n * IDS_PER_POD not in taken), None)
+    if slot is None:
+        raise ContainerFailure(
+            "CreatePodSandboxError", "could not find an empty slot to allocate a user namespace"
+        )
+    found = IdRange(slot * IDS_PER_POD, IDS_PER_POD)
+    mapping = [{"hostId": found.first, "containerId": 0, "length": found.length}]
+    files.mkdir(paths.pod_dir(env, pod["metadata"]["uid"]), 0o750)
+    files.write(path, json.dumps({"uidMappings": mapping, "gidMappings": mapping}).encode(), 0o600)
+    return found
+
+
+def _taken_ranges(env: KubeletContext) -> set[int]:
+    files, top = env.host.files, paths.pods_dir(env)
+    found = (f"{top}/{uid}/{_FILE}" for uid in (files.listdir(top) if files.exists(top) else ()))
+    return {_read_range(files.read(path)).first for path in found if files.exists(path)}
+
+
+def _read_range(data: bytes) -> IdRange:
+    [mapping] = json.loads(data)["uidMappings"]
+    return IdRange(mapping["hostId"], mapping["length"])
