@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.authorization.node import LEASE_NAMESPACE, node_name
-from transom.apiserver.authorization.node_graph import MIRROR, config_map_names, secret_names
+from transom.apiserver.authorization.node_graph import MIRROR
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
 from transom.machinery import errors
 from transom.machinery.errors import GroupResource
 from transom.machinery.objects import Object
+from transom.machinery.pod_references import config_map_names, secret_names
 
 Find = Callable[[str, str, str], Object | None]  # (plural, namespace, name) of the core group
 _RESTRICTED = "node-restriction.kubernetes.io"

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from transom.machinery.releases.release import TABLES_SINCE, Release
 
 Behaviour = Literal[
-    "JwtCredentialIds",
+    "CredentialIds",
     "StructuredAuthenticationV1alpha1",
     "StructuredAuthenticationV1beta1",
     "StructuredAuthenticationV1",
@@ -441,7 +441,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "MetricNamesInTables": Release(1, 30),
     "WebhookErrorsNameCall": Release(1, 22),
     # Tokens of other issuers have the credential id of their claim jti.
-    "JwtCredentialIds": Release(1, 32),
+    "CredentialIds": Release(1, 32),
     # The versions of configuration files of the API server.
     "StructuredAuthenticationV1alpha1": Release(1, 29),
     "StructuredAuthenticationV1beta1": Release(1, 30),
