@@ -14,6 +14,7 @@ from transom.machinery.releases.release import TABLES_SINCE, Release
 
 Behaviour = Literal[
     "CredentialIds",
+    "JobSuccessCriteriaOfAllJobs",
     "StructuredAuthenticationV1alpha1",
     "StructuredAuthenticationV1beta1",
     "StructuredAuthenticationV1",
@@ -442,6 +443,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "WebhookErrorsNameCall": Release(1, 22),
     # Tokens of other issuers have the credential id of their claim jti.
     "CredentialIds": Release(1, 32),
+    "JobSuccessCriteriaOfAllJobs": Release(1, 31),
     # The versions of configuration files of the API server.
     "StructuredAuthenticationV1alpha1": Release(1, 29),
     "StructuredAuthenticationV1beta1": Release(1, 30),
