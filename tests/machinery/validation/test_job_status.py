@@ -10,6 +10,7 @@ from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.job_status import job_status_options, update_job_status
 
+LATEST = Release(1, 36)
 START, END = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
 CRITERIA, COMPLETE = "SuccessCriteriaMet", "Complete"
 DONE = {"startTime": START, "completionTime": END}
@@ -24,7 +25,7 @@ def job(true: tuple[str, ...] = (), spec: dict[str, Any] | None = None, **status
     }
 
 
-def errors(new: Any, old: Any, release: Release = Release(1, 36)) -> list[str]:
+def errors(new: Any, old: Any, release: Release = LATEST) -> list[str]:
     options = job_status_options(FeatureSet(release))
     return [str(error) for error in update_job_status(new, old, options)]
 
