@@ -34,6 +34,7 @@ from transom.apiserver.core.integrity import Integrity
 from transom.apiserver.core.loopback import SERVER_USER, Loopback
 from transom.apiserver.core.names import NameGenerator
 from transom.apiserver.core.objectstore import ObjectStore, core_finder
+from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.service_resolver import Resolve, ServiceResolver, own_service_address
 from transom.apiserver.core.storage import Storage
@@ -238,7 +239,7 @@ class ApiServer:
             verb_table(
                 self.storage,
                 PodSubresources(self.storage, self.admission, self.resources),
-                ConnectSubresources(self.storage, self.admission),
+                ConnectSubresources(self.storage, self.admission, self._allows),
                 RollbackSubresource(self.storage, self.admission, self.resources),
                 TokenRequests(
                     self.storage,
@@ -327,6 +328,10 @@ class ApiServer:
             clock,
             rng,
         )
+
+    def _allows(self, user: UserInfo, info: RequestInfo) -> tuple[bool, str]:
+        decision = self.security.decide(user, info)
+        return decision.allowed is True, decision.reason
 
     def _paths(self, *, internal: bool) -> NonResourcePaths:
         options = self.options
