@@ -539,6 +539,41 @@ def _go_of_build_image(source: Source, ref: str) -> str:
     return found[1] if found else "1.16"
 
 
+# ---- enumerations ----
+
+_GENERATED = "pkg/generated/openapi/zz_generated.openapi.go"
+_ENUM_PACKAGES = {
+    "k8sio_api_": "",
+    "pkg_apis_meta_": "meta/",
+    "pkg_apis_apiextensions_": "apiextensions/",
+    "pkg_apis_apiregistration_": "apiregistration/",
+}
+
+
+def enum_lines(source: Source, ref: str) -> list[str]:
+    """Each field with a list of values in OpenAPI documents."""
+    out, type_id, field = [], "", ""
+    for line in source.read(ref, _GENERATED).splitlines():
+        if line.startswith("func schema_"):
+            type_id = _enum_type(line.removeprefix("func schema_").partition("(")[0])
+        elif found := re.match(r'\t{5}"([^"]+)": {', line):
+            field = found[1]
+        elif type_id and (found := re.match(r"\t+Enum:\s+\[\]interface{}{(.*?)}", line)):
+            values = json.loads(f"[{found[1]}]")
+            words = " ".join(value or '""' for value in values)
+            out.append(f"{type_id}.{field} {words}")
+    return out
+
+
+def _enum_type(function: str) -> str:
+    """`k8sio_api_core_v1_Pod` -> `core/v1.Pod`; "" for types that are not of an API."""
+    for prefix, package in _ENUM_PACKAGES.items():
+        if function.startswith(prefix):
+            *groups, version, name = function.removeprefix(prefix).split("_")
+            return f"{package}{'/'.join([*groups, version])}.{name}"
+    return ""
+
+
 def main() -> int:
     source = Source(sys.argv[1])
     types: dict[int, dict[str, list[str]]] = {}
@@ -546,6 +581,7 @@ def main() -> int:
     deprecated: dict[int, list[str]] = {}
     priorities: dict[int, list[str]] = {}
     columns: dict[int, dict[str, list[Column]]] = {}
+    enums: dict[int, list[str]] = {}
     gate_values: dict[str, dict[int, str]] = {}
     # The builds of older releases do not change.
     builds = [
@@ -563,6 +599,7 @@ def main() -> int:
         types[minor] = rendered(read_types(source, ref))
         priorities[minor] = priority_lines(source, ref)
         columns[minor] = read_columns(source, ref)
+        enums[minor] = enum_lines(source, ref)
         life = lifecycle(source, ref)
         rows = discovery_rows(source, ref) if minor >= _DISCOVERY else early_rows(minor, first, old)
         groups |= {directory_of(gv.rpartition("/")[0]): gv.rpartition("/")[0] for gv in rows}
@@ -595,6 +632,7 @@ def main() -> int:
         "Printer columns: `=N` is a description, a kind has [name, type, format, priority, N].",
         column_lines(columns),
     )
+    _write("enums.txt", "Fields with an enumeration in OpenAPI, and its values.", merged(enums))
     gate_lines = []
     for name, values in sorted(gate_values.items()):
         steps: dict[str, list[int]] = {}

@@ -21,6 +21,7 @@ from transom.kit.clock import VirtualClock
 from transom.kit.workers import InlineWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import parse_release
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.store.memory import MemoryStore
 
@@ -42,6 +43,7 @@ class Plane:
         table: Sequence[ControllerRow],
         settings: ControllerSettings | None = None,
         dual_stack: bool = True,
+        release: str = "1.20",
     ) -> None:
         self.clock = clock
         self.rng = random.Random(7)
@@ -51,6 +53,7 @@ class Plane:
                 workers=InlineWorkers(),
                 clock=clock,
                 rng=self.rng,
+                release=release,
                 feature_gates={"IPv6DualStack": dual_stack, "TTLAfterFinished": True},
                 service_cidr="10.96.0.0/16" + (",fd00:10:96::/112" if dual_stack else ""),
             )
@@ -59,7 +62,9 @@ class Plane:
             self.api, UserInfo("admin", ("system:masters", "system:authenticated"))
         )
         self._selection = controllers, table
-        self._settings = settings or ControllerSettings(root_ca=ROOT_CA, sign=sign)
+        self._settings = settings or ControllerSettings(
+            root_ca=ROOT_CA, sign=sign, release=parse_release(release)
+        )
         self._running: asyncio.Task[None] | None = None
 
     def _client(self, identity: str) -> ApiClient:
@@ -105,8 +110,9 @@ async def control_plane(
     table: Sequence[ControllerRow] = CONTROLLERS,
     settings: ControllerSettings | None = None,
     dual_stack: bool = True,
+    release: str = "1.20",
 ) -> AsyncIterator[Plane]:
-    plane = Plane(VirtualClock(), controllers, table, settings, dual_stack)
+    plane = Plane(VirtualClock(), controllers, table, settings, dual_stack, release)
     await plane.api.start()
     plane.start_controllers()
     try:
@@ -123,9 +129,14 @@ def play() -> ContextFactory:
 
     @asynccontextmanager
     async def run(
-        *controllers: str, settings: ControllerSettings | None = None, dual_stack: bool = True
+        *controllers: str,
+        settings: ControllerSettings | None = None,
+        dual_stack: bool = True,
+        release: str = "1.20",
     ) -> AsyncIterator[Plane]:
-        made = control_plane(controllers or ("*",), settings=settings, dual_stack=dual_stack)
+        made = control_plane(
+            controllers or ("*",), settings=settings, dual_stack=dual_stack, release=release
+        )
         async with asyncio.timeout(30), made as plane:
             yield plane
 

@@ -29,7 +29,9 @@ from transom.controllers.certificates import outdated
 from transom.kit.clock import rfc3339
 from transom.kit.pki import KeyPair, make_ca
 from transom.kit.signing import sign_request
+from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 
 from .conftest import Plane
 
@@ -44,8 +46,8 @@ def authority() -> KeyPair:
     return make_ca("test", now=START)
 
 
-def sign(request: bytes, usages: Iterable[str]) -> bytes:
-    return sign_request(authority(), request, usages, 86400.0, START)
+def sign(request: bytes, usages: Iterable[str], seconds: float = 86400.0) -> bytes:
+    return sign_request(authority(), request, usages, seconds, START)
 
 
 def request_for(name: str, organization: str = "", dns: str = "") -> bytes:
@@ -63,9 +65,16 @@ def request_for(name: str, organization: str = "", dns: str = "") -> bytes:
 
 
 async def ask(
-    plane: Plane, request: bytes, signer: str, usages: list[str], *, approve: bool = True
+    plane: Plane,
+    request: bytes,
+    signer: str,
+    usages: list[str],
+    *,
+    approve: bool = True,
+    **more: Any,
 ) -> None:
     spec = {
+        **more,
         "request": base64.b64encode(request).decode(),
         "signerName": f"kubernetes.io/{signer}",
         "usages": usages,
@@ -143,7 +152,7 @@ async def test_the_signers_and_their_rules(
         made.verify_directly_issued_by(x509.load_pem_x509_certificate(authority().certificate))
         start = datetime.datetime.fromtimestamp(START - 300, datetime.UTC)
         assert made.not_valid_before_utc == start
-        assert made.not_valid_after_utc == start + datetime.timedelta(days=1)
+        assert made.not_valid_after_utc == start + datetime.timedelta(days=365)
         assert made.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value == subject[0]
         assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         granted = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
@@ -153,6 +162,25 @@ async def test_the_signers_and_their_rules(
             else x509.ExtendedKeyUsageOID.CLIENT_AUTH
         )
         assert list(granted) == [wanted]
+
+
+@pytest.mark.parametrize(("wanted", "days"), [(86_400, 1), (400 * 86_400, 365)])
+async def test_a_request_may_ask_for_a_shorter_validity(
+    play: ContextFactory, wanted: int, days: int
+) -> None:
+    settings = ControllerSettings(release=Release(1, 36), sign_certificate=sign)
+    async with play("csrsigning", settings=settings, release="1.36") as plane:
+        with pytest.raises(ApiError, match="may not specify a duration less than 600 seconds"):
+            await ask(
+                plane, request_for("a"), "kube-apiserver-client", CLIENT, expirationSeconds=599
+            )
+        await ask(
+            plane, request_for("a"), "kube-apiserver-client", CLIENT, expirationSeconds=wanted
+        )
+        await plane.settle(5)
+        made, _ = await result(plane)
+        assert made is not None
+        assert made.not_valid_after_utc - made.not_valid_before_utc == datetime.timedelta(days=days)
 
 
 def test_what_else_a_request_asks_for_is_not_granted() -> None:

@@ -132,7 +132,9 @@ def test_files(tmp_path: Path) -> None:
     assert found.root_ca == ours.certificate.decode()
     assert found.sign is not None and found.sign({"sub": "me"}).count(".") == 2
     assert found.sign_certificate is not None
-    made = x509.load_pem_x509_certificate(found.sign_certificate(_request(), ["client auth"]))
+    made = x509.load_pem_x509_certificate(
+        found.sign_certificate(_request(), ["client auth"], 86400.0)
+    )
     assert (
         made.issuer.rfc4514_string() == "CN=ours" and made.subject.rfc4514_string() == "CN=somebody"
     )

@@ -20,6 +20,7 @@ from transom.client.resources import (
 )
 from transom.controllers.base import ControllerSettings, ProvisionedVolume, ProvisioningFailure
 from transom.controllers.persistentvolume.matching import best_match
+from transom.controllers.volume_protection import ATTRIBUTES_CLASSES
 from transom.machinery.objects import Object
 
 from .conftest import Plane
@@ -526,3 +527,26 @@ def test_what_fits(spec: Object, expected: str | None) -> None:
     found = best_match(wanted, volumes, delayed=False)
     assert (found["metadata"]["name"] if found else None) == expected
     assert best_match(wanted, volumes, delayed=True) is None
+
+
+async def test_an_attributes_class_stays_while_a_claim_uses_it(play: ContextFactory) -> None:
+    where = (ATTRIBUTES_CLASSES, "", "gold")
+    async with play("volumeattributesclass-protection-controller", release="1.36") as plane:
+        body = {
+            "metadata": {"name": "gold"},
+            "driverName": "d.example.com",
+            "parameters": {"a": "b"},
+        }
+        made = await plane.client.create(ATTRIBUTES_CLASSES, "", body)
+        assert made["metadata"]["finalizers"] == ["kubernetes.io/vac-protection"]
+        await claim(plane, volumeAttributesClassName="gold")
+        await plane.settle()
+        await plane.client.delete(*where)
+        await plane.settle()
+        assert "deletionTimestamp" in (await plane.get(*where))["metadata"]
+        await plane.client.patch(
+            PERSISTENT_VOLUME_CLAIMS, NS, "c", {"metadata": {"finalizers": None}}, MERGE_PATCH
+        )
+        await plane.client.delete(PERSISTENT_VOLUME_CLAIMS, NS, "c")
+        await plane.settle()
+        assert await plane.missing(*where)

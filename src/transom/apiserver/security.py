@@ -12,6 +12,7 @@ from transom.apiserver.authentication.bearer import for_any_audience as for_any
 from transom.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from transom.apiserver.authentication.certificates import ClientCertificates
 from transom.apiserver.authentication.chain import Authentication
+from transom.apiserver.authentication.legacy_tokens import LegacyTokenTracker
 from transom.apiserver.authentication.service_accounts import ServiceAccountAuthenticator
 from transom.apiserver.authentication.static_tokens import StaticTokens
 from transom.apiserver.authentication.tokens import TokenIssuer, TokenKeys
@@ -75,16 +76,27 @@ class Security:
         self._pool = ConnectionPool()
         self.keys = TokenKeys(service_account_key, service_account_keys)
         self.issuer = TokenIssuer(self.keys, issuer)
+        self.legacy_tokens = LegacyTokenTracker(clock, features)
         self._fixed_tokens: list[TokenAuthenticator] = [
             for_any(own, StaticTokens(tokens)),
             ServiceAccountAuthenticator(
-                lambda: self.keys.verifying, issuer, own, find, clock, features
+                lambda: self.keys.verifying,
+                issuer,
+                own,
+                find,
+                clock,
+                features,
+                self.legacy_tokens,
             ),
             for_any(own, BootstrapTokens(find, clock)),
         ]
         self.tokens = BearerTokens(self._fixed_tokens, own)
         self.authenticate = Authentication(
-            [ClientCertificates(clock), self.tokens], self._default_anonymous
+            [
+                ClientCertificates(clock, credential_ids=self._has_credential_ids()),
+                self.tokens,
+            ],
+            self._default_anonymous,
         )
         self.rbac = Rbac(store)
         self._local: dict[str, Authorizer] = {
@@ -100,6 +112,9 @@ class Security:
         # The types of the first configuration file, which later ones must keep.
         self._needed: frozenset[str] | None = None
         self._files = self._configure()
+
+    def _has_credential_ids(self) -> bool:
+        return has_behaviour(self._features.release, "CredentialIds")
 
     def _configure(self) -> list[ConfigFile]:
         access, clock, files = self._access, self._clock, []
@@ -138,7 +153,7 @@ class Security:
             config.jwt,
             self._clock,
             self._pool,
-            credential_ids=has_behaviour(self._features.release, "JwtCredentialIds"),
+            credential_ids=self._has_credential_ids(),
         )
         self.tokens.configure([*self._fixed_tokens, *(for_any(own, one) for one in made)])
         anonymous = config.anonymous

@@ -34,6 +34,7 @@ from transom.apiserver.core.integrity import Integrity
 from transom.apiserver.core.loopback import SERVER_USER, Loopback
 from transom.apiserver.core.names import NameGenerator
 from transom.apiserver.core.objectstore import ObjectStore, core_finder
+from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.service_resolver import Resolve, ServiceResolver, own_service_address
 from transom.apiserver.core.storage import Storage
@@ -238,7 +239,7 @@ class ApiServer:
             verb_table(
                 self.storage,
                 PodSubresources(self.storage, self.admission, self.resources),
-                ConnectSubresources(self.storage, self.admission),
+                ConnectSubresources(self.storage, self.admission, self._allows),
                 RollbackSubresource(self.storage, self.admission, self.resources),
                 TokenRequests(
                     self.storage,
@@ -328,6 +329,10 @@ class ApiServer:
             rng,
         )
 
+    def _allows(self, user: UserInfo, info: RequestInfo) -> tuple[bool, str]:
+        decision = self.security.decide(user, info)
+        return decision.allowed is True, decision.reason
+
     def _paths(self, *, internal: bool) -> NonResourcePaths:
         options = self.options
         served = ServedVersions(
@@ -391,6 +396,7 @@ class ApiServer:
             await self.resource_metrics.start()
         await self.registration.start()
         await publish_trust(loopback, options.ca, options.front_proxy_ca)
+        await self.security.legacy_tokens.start(loopback)
         self.aggregation.start()
         self.admission_webhooks.start()
         self.admission_policies.start()
@@ -446,6 +452,7 @@ class ApiServer:
         await self.aggregation.stop()
         await self.registration.stop()
         self.webhooks.close()
+        self.security.legacy_tokens.stop()
         self.security.stop()
         self.kubelets.close()
         await self.definitions.stop()

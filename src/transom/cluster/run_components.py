@@ -62,7 +62,6 @@ else:
 
 # Bootstrap tokens are enabled in every cluster that nodes may join.
 _CONTROLLERS = ("*", "bootstrapsigner", "tokencleaner")
-_CERTIFICATE_SECONDS = 365 * 86400.0
 
 RunComponent = Callable[[], Coroutine[None, None, None]]
 
@@ -104,8 +103,8 @@ async def run_cluster_controllers(
     authority = load_key_pair(pki.ca, pki.ca_key)
 
     # TLS compares certificates with real time, also in a cluster with virtual time.
-    def sign_certificate(request: bytes, usages: Iterable[str]) -> bytes:
-        return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, time.time())
+    def sign_certificate(request: bytes, usages: Iterable[str], seconds: float) -> bytes:
+        return sign_request(authority, request, usages, seconds, time.time())
 
     settings = controllers_base.ControllerSettings(
         release=parse_release(config.release),

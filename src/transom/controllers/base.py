@@ -70,8 +70,8 @@ class ControllerSettings:
     )
     # seconds between the deletion of a namespace and that of its content
     namespace_grace: float = 5.0
-    sign_certificate: Callable[[bytes, Iterable[str]], bytes] | None = (
-        None  # request (PEM), usages -> certificate
+    sign_certificate: Callable[[bytes, Iterable[str], float], bytes] | None = (
+        None  # request (PEM), usages, seconds -> certificate
     )
     terminated_pods: int = 12500  # the number of terminated pods to keep
     node_grace: float = 40.0  # seconds without a heartbeat until a node is unreachable

@@ -147,7 +147,10 @@ class CsrApprover:
         )
 
 
-Sign = Callable[[bytes, Iterable[str]], bytes]  # request (PEM) and usages -> certificate (PEM)
+# request (PEM), usages and seconds -> certificate (PEM)
+Sign = Callable[[bytes, Iterable[str], float], bytes]
+_VALID_SECONDS = 365 * 86400.0
+_SHORTEST_SECONDS = 600.0
 
 
 class CsrSigner:
@@ -190,11 +193,19 @@ class CsrSigner:
             status["conditions"] = [*_conditions(csr), failed]
         else:
             try:
-                made = self._sign(base64.b64decode(spec["request"]), usages)
+                made = self._sign(base64.b64decode(spec["request"]), usages, _validity(spec))
             except ValueError as error:
                 raise RetryLater(f"error auto signing csr: {error}") from error
             status["certificate"] = base64.b64encode(made).decode()
         await self._client.update_status(CERTIFICATE_SIGNING_REQUESTS, {**csr, "status": status})
+
+
+def _validity(spec: Object) -> float:
+    """The seconds that a certificate is valid: as requested, but at most a year."""
+    wanted = spec.get("expirationSeconds")
+    if wanted is None:
+        return _VALID_SECONDS
+    return min(max(float(wanted), _SHORTEST_SECONDS), _VALID_SECONDS)
 
 
 def _api_client_problem(_request: certificates.CertificateRequest, usages: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ from transom.controllers.ephemeral_volume import EphemeralVolumes
 from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.horizontalpodautoscaler import Autoscaler
 from transom.controllers.job import job_controller
+from transom.controllers.legacy_token_cleaner import LegacyTokenCleaner
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.persistentvolume import VolumeBinder
 from transom.controllers.podgc import PodCollector
@@ -39,8 +40,13 @@ from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl_after_finished import FinishedJobs
 from transom.controllers.validatingadmissionpolicystatus import ValidatingAdmissionPolicyStatus
 from transom.controllers.volume_expand import VolumeExpansion
-from transom.controllers.volume_protection import ClaimProtection, VolumeProtection
+from transom.controllers.volume_protection import (
+    AttributesClassProtection,
+    ClaimProtection,
+    VolumeProtection,
+)
 from transom.kit.clock import Clock
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.scheduling import scheduling_rules
 
@@ -90,6 +96,16 @@ def _service_cidrs(env: ControllerContext) -> Controller | None:
     return ServiceCidrs(env) if on else None
 
 
+def _attributes_classes(env: ControllerContext) -> Controller | None:
+    on = has_behaviour(env.settings.release, "ProtectedAttributesClasses")
+    return AttributesClassProtection(env) if on else None
+
+
+def _legacy_tokens(env: ControllerContext) -> Controller | None:
+    on = env.settings.features.enabled("LegacyServiceAccountTokenCleanUp")
+    return LegacyTokenCleaner(env) if on else None
+
+
 CONTROLLERS: tuple[ControllerRow, ...] = (
     *EARLY_CONTROLLERS,
     ControllerRow("garbagecollector", "generic-garbage-collector", GarbageCollector),
@@ -120,6 +136,11 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("persistentvolume-expander", "expand-controller", VolumeExpansion),
     ControllerRow("pvc-protection", "pvc-protection-controller", ClaimProtection),
     ControllerRow("pv-protection", "pv-protection-controller", VolumeProtection),
+    ControllerRow(
+        "volumeattributesclass-protection-controller",
+        "volumeattributesclass-protection-controller",
+        _attributes_classes,
+    ),
     ControllerRow("ephemeral-volume", "ephemeral-volume-controller", _ephemeral_volumes),
     ControllerRow("resource-claim-controller", "resource-claim-controller", _resource_claims),
     ControllerRow(
@@ -128,6 +149,11 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
         _policy_status,
     ),
     ControllerRow("service-cidr-controller", "service-cidrs-controller", _service_cidrs),
+    ControllerRow(
+        "legacy-service-account-token-cleaner",
+        "legacy-service-account-token-cleaner",
+        _legacy_tokens,
+    ),
     ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )

@@ -18,14 +18,13 @@ from transom.kit.jws import TokenSigner
 from transom.kit.pki import KeyPair
 from transom.kit.signing import sign_request
 
-_CERTIFICATE_SECONDS = 365 * 86400.0
 _MASK_IPV4, _MASK_IPV6 = 24, 64
 # the maximum difference between the prefix lengths of the node CIDR and the whole range
 _MOST_BITS = 16
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Sign = Callable[[dict[str, Any]], str]
-SignCertificate = Callable[[bytes, Iterable[str]], bytes]
+SignCertificate = Callable[[bytes, Iterable[str], float], bytes]
 
 
 class BadOption(Exception):
@@ -199,7 +198,7 @@ def _certificate_signer(wanted: ControllerManagerOptions, clock: Clock) -> SignC
     if certificate.public_key() != key.public_key():
         raise BadOption(f"{wanted.signing_key} is not the key of {wanted.signing_certificate}")
 
-    def sign(request: bytes, usages: Iterable[str]) -> bytes:
-        return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, clock.time())
+    def sign(request: bytes, usages: Iterable[str], seconds: float) -> bytes:
+        return sign_request(authority, request, usages, seconds, clock.time())
 
     return sign

@@ -1,12 +1,13 @@
-"""Protects claims that pods use and volumes that are bound to claims: finalizers delay their
-deletion until they are unused.
+"""Protects claims that pods use, volumes that are bound to claims, and the attributes classes of
+claims and volumes: finalizers delay their deletion until they are unused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from transom.client.api import is_not_found
+from transom.client.informer import Informer
 from transom.client.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -22,6 +23,11 @@ from transom.machinery.objects import Object, with_metadata
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
+CLASS_FINALIZER = "kubernetes.io/vac-protection"
+ATTRIBUTES_CLASSES = GroupVersionResource(
+    "storage.k8s.io", "v1", "volumeattributesclasses", False, "VolumeAttributesClass"
+)
+_BY_CLASS = "attributes classes"  # the index of volumes and of claims
 
 
 def _finalizers(obj: Object) -> list[str]:
@@ -120,3 +126,46 @@ class ClaimProtection(_Protection):
 def _uses(pods: Sequence[Object], key: str) -> bool:
     """A pod without a node does not count: it cannot start with a claim that is being deleted."""
     return any(pod["spec"].get("nodeName") and key in claims_of(pod) for pod in pods)
+
+
+class AttributesClassProtection(_Protection):
+    def __init__(self, env: ControllerContext) -> None:
+        super().__init__(env, ATTRIBUTES_CLASSES, CLASS_FINALIZER, "vacprotection")
+        self._volumes = env.informers(PERSISTENT_VOLUMES)
+        self._claims = env.informers(PERSISTENT_VOLUME_CLAIMS)
+        self._watch_users(self._volumes, classes_of_volume)
+        self._watch_users(self._claims, classes_of_claim)
+
+    def _watch_users(self, users: Informer, classes: Callable[[Object], list[str]]) -> None:
+        def updated(old: Object, new: Object) -> None:
+            self._released(set(classes(old)) - set(classes(new)))
+
+        users.add_index(_BY_CLASS, classes)
+        users.add_handler(update=updated, delete=lambda obj: self._released(classes(obj)))
+
+    async def run(self) -> None:
+        await run_worker(self._queue, self._sync, (self._objects, self._volumes, self._claims))
+
+    def _released(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._queue.add(name)
+
+    async def _in_use(self, obj: Object) -> bool:
+        name = obj["metadata"]["name"]
+        return any(users.by_index(_BY_CLASS, name) for users in (self._volumes, self._claims))
+
+
+def classes_of_volume(volume: Object) -> list[str]:
+    name = volume["spec"].get("volumeAttributesClassName")
+    return [name] if name else []
+
+
+def classes_of_claim(claim: Object) -> list[str]:
+    """The class that the claim requests, the one that it has, and the one that it is changed to."""
+    status = claim.get("status") or {}
+    names = {
+        claim["spec"].get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+    }
+    return sorted(name for name in names if name)

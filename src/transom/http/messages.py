@@ -30,6 +30,7 @@ class PeerCertificate(NamedTuple):
     organizations: list[str]
     not_before: float = 0.0
     not_after: float = math.inf
+    sha256: str = ""  # of the whole certificate, in hexadecimal
 
 
 class HttpRequest:

@@ -7,6 +7,7 @@ Accepts expired certificates: authentication checks the expiry on every request 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import ssl
 import sys
@@ -125,7 +126,9 @@ def peer_certificate(transport: Any) -> PeerCertificate | None:
 @lru_cache(maxsize=1024)
 def _parse(der: bytes) -> PeerCertificate | None:
     try:
-        return PeerCertificate(*pki.subject_of(der), *pki.validity_of(der))
+        return PeerCertificate(
+            *pki.subject_of(der), *pki.validity_of(der), hashlib.sha256(der).hexdigest()
+        )
     except ValueError as error:
         log.warning("a client certificate that cannot be read counts as none: %s", error)
         return None

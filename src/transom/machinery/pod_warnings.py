@@ -42,6 +42,7 @@ _DEPRECATED_VOLUMES: Final = (
     "cephfs",
     "rbd",
 )
+_DEPRECATED_SOURCES: Final = frozenset(_DEPRECATED_VOLUMES)
 # Paths in warnings that are not those of the JSON.
 VOLUME_PATHS: Final = {"storageos": "storageOS"}
 # A path or port is compared with that many others, so that the work grows with the pod, not with
@@ -158,7 +159,9 @@ def _node_labels(release: Release, spec: Object, path: str) -> Warnings:
     for key in sorted(spec.get("nodeSelector") or ()):
         if text := warning_text(release, f"label {key}"):
             yield f"{path}.nodeSelector[{key}]: {text}"
-    node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    node = (spec.get("affinity") or {}).get("nodeAffinity")
+    if not node:
+        return
     where = f"{path}.affinity.nodeAffinity"
     for i, term in enumerate((node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
         yield from selector_term_warnings(
@@ -200,7 +203,7 @@ def _affinity_selectors(release: Release, spec: Object, path: str) -> Warnings:
 
 def _volumes(release: Release, volumes: Sequence[Object], path: str) -> Warnings:
     for i, volume in enumerate(volumes):
-        for kind in _DEPRECATED_VOLUMES:
+        for kind in _DEPRECATED_VOLUMES if not _DEPRECATED_SOURCES.isdisjoint(volume) else ():
             text = warning_text(release, f"volume {kind}")
             if volume.get(kind) is None or not text:
                 continue
@@ -251,6 +254,8 @@ def _overlapping_sources(release: Release, sources: Sequence[Object], name: str)
     paths: list[_VolumePath] = []
     found: list[_VolumePath] = []
     forgets = has_behaviour(release, "SourcePathsOfEachSource")
+    if not _may_overlap(sources):
+        return
     for source in sources:
         if not source:
             yield f"volume {name} (Projected) has no sources provided"
@@ -265,6 +270,23 @@ def _overlapping_sources(release: Release, sources: Sequence[Object], name: str)
                     yield f"volume {name} (Projected): overlapping paths: {path} with {other}"
             if len(paths) < _COMPARED:
                 paths.append(path)
+
+
+def _may_overlap(sources: Sequence[Object]) -> bool:
+    """A quick look, as at the volume of a service account: all sources are known, and their paths
+    are single names that differ.
+    """
+    paths = []
+    for source in sources:
+        items: Sequence[Object] = ()
+        if (token := source.get("serviceAccountToken")) is not None:
+            items = (token,)
+        elif (known := source.get("configMap") or source.get("downwardAPI")) is not None:
+            items = known.get("items") or ()
+        if not items:
+            return True
+        paths += [item.get("path", "") for item in items]
+    return len(set(paths)) < len(paths) or any("/" in path for path in paths)
 
 
 def _source_paths(source: Object, *, certificates: bool) -> list[_VolumePath] | None:

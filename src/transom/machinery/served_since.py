@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from transom.machinery.kinds import KINDS, STATUS, STATUS_VERBS, Kind, Subresource
 from transom.machinery.releases import TABLES_SINCE, Release
-from transom.machinery.releases.kinds import release_kinds
+from transom.machinery.releases.kinds import enabled_kinds
 from transom.machinery.releases.served import served_resources
 
 ALL_SINCE: Final = Release(1, 20)
@@ -100,12 +100,12 @@ _BETAS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def kinds_of(release: Release) -> tuple[Kind, ...]:
+def kinds_of(release: Release, gates: Mapping[str, bool] | None = None) -> tuple[Kind, ...]:
     """The built-in kinds with all versions that a server of the release knows, including later
-    ones.
+    ones. `gates` is what `--feature-gates` changes.
     """
     if release >= TABLES_SINCE:
-        return release_kinds(release)
+        return enabled_kinds(release, gates or {})
     if release >= BETAS_REMOVED:
         return KINDS
     return tuple(

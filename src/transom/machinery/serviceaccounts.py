@@ -18,6 +18,15 @@ LEGACY_ISSUER = "kubernetes/serviceaccount"
 DEFAULT_ISSUER = "https://kubernetes.default.svc"
 LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
 TOKEN_SECRET = "kubernetes.io/service-account-token"
+# Annotations of such Secrets: the account.
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
+# Labels of such Secrets: dates of the last use, and of the day since which the token is rejected.
+LAST_USED = "kubernetes.io/legacy-token-last-used"
+INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
+# Namespace and name of the ConfigMap, and its key, that say since when their use is tracked.
+TRACKING_CONFIG_MAP = ("kube-system", "kube-apiserver-legacy-service-account-token-tracking")
+TRACKED_SINCE = "since"
 # The lifetime that the ServiceAccount admission plugin asks for. Such a token is valid for a year,
 # because old programs read their token once; the server records its use after the requested
 # lifetime.

@@ -116,3 +116,33 @@ async def test_unknown_fields_warn_since_1_25() -> None:
         await scenario(made, 0)
     async with on("1.25") as made:
         await scenario(made, 1)
+
+
+@pytest.mark.parametrize(
+    ("release", "gates", "served"),
+    [
+        ("1.32", {}, False),
+        ("1.32", {"InPlacePodVerticalScaling": True}, True),
+        ("1.33", {}, True),
+    ],
+)
+async def test_the_resize_subresource_follows_its_gate(
+    release: str, gates: dict[str, bool], served: bool
+) -> None:
+    async with on(release, feature_gates=gates) as api:
+        rows = (await api.ok("GET", "/api/v1"))["resources"]
+        assert ("pods/resize" in [row["name"] for row in rows]) is served
+
+
+async def test_the_writer_of_a_daemon_set_owns_its_template_generation() -> None:
+    key = "deprecated.daemonset.template.generation"
+    spec = {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": POD["spec"]},
+    }
+    async with on("1.36") as api:
+        path = "/apis/apps/v1/namespaces/default/daemonsets"
+        made = await api.ok("POST", path, {"metadata": {"name": "d"}, "spec": spec})
+        assert made["metadata"]["annotations"] == {key: "1"}
+        owned = made["metadata"]["managedFields"][0]["fieldsV1"]
+        assert owned["f:metadata"]["f:annotations"] == {".": {}, f"f:{key}": {}}

@@ -16,8 +16,11 @@ from typing import Any
 import pytest
 
 from transom.apiserver.core import discovery
+from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.openapi import documents as openapi
 from transom.machinery.kinds import KINDS, STATUS, Kind
+from transom.machinery.releases import Release, parse_release
+from transom.machinery.schema import schema_table
 
 VERSION = "v1.20.15"
 GIZMO = Kind(
@@ -306,3 +309,33 @@ def test_kubectl_explains(
     )
     assert done.returncode == 0, done.stderr
     assert text in done.stdout
+
+
+@pytest.mark.parametrize("release", ["1.21", "1.25", "1.32", "1.36", "1.37"])
+def test_the_document_of_a_release_has_its_kinds_and_fields(release: str) -> None:
+    registry = ResourceRegistry(release=parse_release(release))
+    kinds = list(registry.served_kinds())
+    document = openapi.v2.build_openapi_v2(kinds, version=VERSION, types=registry.types)
+    definitions = document["definitions"]
+    assert {one.rpartition("/")[2] for one in references(document)} <= definitions.keys()
+    described = {
+        (gvk["group"], gvk["version"], gvk["kind"])
+        for definition in definitions.values()
+        for gvk in definition.get("x-kubernetes-group-version-kind", ())
+    }
+    served = {(kind.group, version, kind.kind) for kind in kinds for version in kind.versions}
+    assert served <= described
+    pod = definitions["io.k8s.api.core.v1.PodSpec"]["properties"]
+    assert ("resourceClaims" in pod) is (parse_release(release) >= Release(1, 26))
+    assert ("hostnameOverride" in pod) is (parse_release(release) >= Release(1, 34))
+    policies = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]
+    enum = policies if parse_release(release) >= Release(1, 24) else None
+    assert pod["dnsPolicy"].get("enum") == enum
+
+
+def test_elements_of_lists_have_enumerations() -> None:
+    types = schema_table(Release(1, 36))
+    document = openapi.v3.build_openapi_v3("", "v1", KINDS, version=VERSION, types=types)
+    schemas = document["components"]["schemas"]
+    modes = schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
+    assert "ReadWriteOncePod" in modes["items"]["enum"] and "enum" not in modes

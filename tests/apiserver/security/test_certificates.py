@@ -41,3 +41,14 @@ async def test_certificate_of_tomorrow() -> None:
     async with run() as api:
         early = PeerCertificate("jane", [], api.clock.time() + 1)
         assert (await api.call("GET", "/version", peer=early))[0] == 401
+
+
+async def test_the_user_has_the_hash_of_the_certificate_since_1_32() -> None:
+    peer = PeerCertificate("jane", ["dev"], sha256="ab12")
+    for release, extra in (
+        ("1.31", None),
+        ("1.32", {"authentication.kubernetes.io/credential-id": ["X509SHA256=ab12"]}),
+    ):
+        async with run(release=release) as api:
+            made = await api.ok("POST", WHO, {}, peer=peer)
+            assert made["status"]["userInfo"].get("extra") == extra

@@ -4,6 +4,7 @@ invalidates them.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -383,3 +384,32 @@ async def test_a_token_in_the_protocols_of_a_web_socket() -> None:
         headers = {b"upgrade": b"websocket", b"sec-websocket-protocol": offered.encode()}
         text = await message(api, 403, "GET", f"{DEFAULT}/pods/x/exec", peer=None, headers=headers)
         assert f'User "{NAME}"' in text
+
+
+async def test_the_use_of_a_legacy_token_is_recorded_and_invalid_ones_are_rejected() -> None:
+    async with run(release="1.36") as api:
+        robot = await account(api)
+        meta = {
+            "name": "robot-token",
+            "annotations": {"kubernetes.io/service-account.name": "robot"},
+        }
+        body = {"metadata": meta, "type": serviceaccounts.TOKEN_SECRET}
+        path = f"{DEFAULT}/secrets/robot-token"
+        secret = await api.ok("POST", f"{DEFAULT}/secrets", body)
+        token = api.server.security.issuer.legacy(robot, secret)
+        patch = {"data": {"token": base64.b64encode(token.encode()).decode()}}
+        await api.ok("PATCH", path, patch, media="application/merge-patch+json")
+        assert (await review(api, token))["user"]["username"] == NAME
+        for _ in range(20):
+            await asyncio.sleep(0)
+        labels = (await api.ok("GET", path))["metadata"]["labels"]
+        assert labels == {"kubernetes.io/legacy-token-last-used": "2020-01-02"}
+        patch = {"metadata": {"labels": {serviceaccounts.INVALID_SINCE: "2020-01-02"}}}
+        await api.ok("PATCH", path, patch, media="application/merge-patch+json")
+        assert (await review(api, token))["error"] == (
+            "[invalid bearer token, the token in secret default/robot-token for service account "
+            "default/robot has been marked invalid. Use tokens from the TokenRequest API or "
+            "manually created secret-based tokens, or remove the "
+            "'kubernetes.io/legacy-token-invalid-since' label from the secret to temporarily allow "
+            "use of this token]"
+        )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.authorization.node import LEASE_NAMESPACE, node_name
-from transom.apiserver.authorization.node_graph import MIRROR, config_map_names, secret_names
+from transom.apiserver.authorization.node_graph import MIRROR
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
@@ -20,6 +20,7 @@ from transom.machinery.certificates import (
 )
 from transom.machinery.errors import GroupResource
 from transom.machinery.objects import Object
+from transom.machinery.pod_references import config_map_names, secret_names
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 

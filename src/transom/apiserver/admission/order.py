@@ -12,6 +12,8 @@ from transom.apiserver.admission.certificates import (
     ClusterTrustBundleAttest,
 )
 from transom.apiserver.admission.claim_resize import PersistentVolumeClaimResize
+from transom.apiserver.admission.claim_status import GATE as CLAIM_GATE
+from transom.apiserver.admission.claim_status import ClaimStatusAuthorization
 from transom.apiserver.admission.default_ingress_class import DefaultIngressClass
 from transom.apiserver.admission.default_storage_class import DefaultStorageClass
 from transom.apiserver.admission.default_tolerations import DefaultTolerationSeconds
@@ -127,6 +129,8 @@ def admission_plugins(
         # Not a plugin of Kubernetes, which checks this in the storage of roles, after mutating
         # admission.
         RoleEscalation(security.rbac, security.decide, objects.workers),
+        # The same for the status of resource claims.
+        *([ClaimStatusAuthorization(security.decide)] if features.enabled(CLAIM_GATE) else []),
         # Not a plugin of Kubernetes: it sees pods after all mutating plugins.
         *([WindowsLimits(objects, resources, release, windows)] if windows is not None else []),
         *(

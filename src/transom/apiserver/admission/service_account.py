@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
-from transom.apiserver.authorization.node_graph import secret_names
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
@@ -17,6 +16,7 @@ from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.pod_references import secret_names
 from transom.machinery.serviceaccounts import PROJECTED_SECONDS, TOKEN_SECRET
 
 DEFAULT_ACCOUNT = "default"

@@ -1,5 +1,5 @@
 """Client certificates: the common name is the user, the organizations are the groups. TLS has
-verified the chain.
+verified the chain. Since 1.32 the hash of the certificate is an extra attribute of the user.
 
 Checks the expiry on every request, because connections can outlive the certificate.
 """
@@ -11,14 +11,16 @@ from transom.apiserver.core.context import UserInfo
 from transom.http.messages import HttpRequest
 from transom.kit.clock import Clock
 from transom.machinery import errors
+from transom.machinery.serviceaccounts import CREDENTIAL_ID
 
 _KNOWN_LIMIT = 10_000
 
 
 class ClientCertificates:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, credential_ids: bool = False) -> None:
         self._clock = clock
-        self._known: dict[tuple[str, tuple[str, ...]], UserInfo] = {}
+        self._credential_ids = credential_ids
+        self._known: dict[tuple[str, tuple[str, ...], str], UserInfo] = {}
 
     def __call__(self, request: HttpRequest) -> UserInfo | None:
         peer = request.peer
@@ -26,10 +28,15 @@ class ClientCertificates:
             return None
         if not peer.not_before <= self._clock.time() <= peer.not_after:
             raise errors.unauthorized()
-        key = (peer.cn, tuple(peer.organizations))
+        credential = peer.sha256 if self._credential_ids else ""
+        key = (peer.cn, tuple(peer.organizations), credential)
         user = self._known.get(key)
         if user is None:
             if len(self._known) >= _KNOWN_LIMIT:
                 self._known.clear()
-            user = self._known[key] = UserInfo(peer.cn, with_authenticated(peer.organizations))
+            user = self._known[key] = UserInfo(
+                peer.cn,
+                with_authenticated(peer.organizations),
+                extra={CREDENTIAL_ID: [f"X509SHA256={credential}"]} if credential else None,
+            )
         return user

@@ -25,10 +25,10 @@ from transom.machinery.authentication_config import (
 )
 from transom.machinery.cel.identity import IdentityExpression
 from transom.machinery.rbac import go_strings
+from transom.machinery.serviceaccounts import CREDENTIAL_ID
 
 log = logging.getLogger("transom.apiserver")
 
-_CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 _GOOGLE: Final = "accounts.google.com"
 _NOT_BEFORE_LEEWAY: Final = 300.0
 _CLAIM_RULES = "oidc: error evaluating claim validation expression"
@@ -128,7 +128,7 @@ class JwtAuthenticator:
         extra: dict[str, list[str]] = {}
         token_id = claims.get("jti")
         if self._credential_ids and isinstance(token_id, str) and token_id:
-            extra[_CREDENTIAL_ID] = [f"JTI={token_id}"]
+            extra[CREDENTIAL_ID] = [f"JTI={token_id}"]
         for key, expression in self._config.extra:
             values = _evaluate(expression, dict(claims), "oidc: error evaluating extra claim")
             texts = _texts(

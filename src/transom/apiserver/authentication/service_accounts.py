@@ -14,6 +14,7 @@ from typing import Any
 
 from transom.apiserver.authentication.bearer import BadToken, VerifiedToken
 from transom.apiserver.authentication.chain import with_authenticated
+from transom.apiserver.authentication.legacy_tokens import LegacyTokenTracker
 from transom.apiserver.core.context import UserInfo
 from transom.kit.clock import Clock, parse_rfc3339
 from transom.kit.jws import BadSignature, PublicKey, SignedToken
@@ -59,8 +60,10 @@ class ServiceAccountAuthenticator:
         find: Find,
         clock: Clock,
         features: FeatureSet = DEFAULT_FEATURES,
+        legacy_tokens: LegacyTokenTracker | None = None,
     ) -> None:
         """`keys` is called for the first token."""
+        self._legacy_tokens = legacy_tokens
         self._features = features
         self._newer_texts = has_behaviour(features.release, "ServiceAccountTokenErrors")
         self._keys = keys
@@ -146,8 +149,24 @@ class ServiceAccountAuthenticator:
                 "service account token does not match server's copy",
             )
         self._check_account(namespace, account, uid, None)
+        self._track(secret, namespace, account)
         if known.user is None:
             known.user = _user(namespace, account, uid, {})
+
+    def _track(self, secret: Object, namespace: str, account: str) -> None:
+        tracker, meta = self._legacy_tokens, secret["metadata"]
+        if tracker is None or not tracker.enabled:
+            return
+        tracker.record(secret)
+        invalid = (meta.get("labels") or {}).get(serviceaccounts.INVALID_SINCE)
+        if invalid and self._features.enabled("LegacyServiceAccountTokenCleanUp"):
+            raise BadToken(
+                f"the token in secret {namespace}/{meta['name']} for service account "
+                f"{namespace}/{account} has been marked invalid. Use tokens from the TokenRequest "
+                "API or manually created secret-based tokens, or remove the "
+                f"'{serviceaccounts.INVALID_SINCE}' label from the secret to temporarily allow use "
+                "of this token"
+            )
 
     def _check_bound(self, known: _Known) -> None:
         claims, now = known.claims, self._clock.time()

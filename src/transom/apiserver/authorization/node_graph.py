@@ -14,21 +14,12 @@ import orjson
 
 from transom.apiserver.core.objectstore import Cached
 from transom.machinery.objects import Object
+from transom.machinery.pod_references import config_map_names, secret_names, volume_secrets
 from transom.store.api import Store, StoreEvent, StoreRecord
 
 MIRROR = "kubernetes.io/config.mirror"
 Vertex = tuple[str, str, str]  # resource, namespace, name
 _ALIKE = 1024
-_VOLUME_SECRETS = (
-    "azureFile",
-    "cephfs",
-    "cinder",
-    "flexVolume",
-    "rbd",
-    "scaleIO",
-    "iscsi",
-    "storageos",
-)
 
 
 class NodeGraph:
@@ -198,77 +189,3 @@ def references(pod: Object) -> Iterator[Vertex]:
             )
         elif "ephemeral" in volume:
             yield "persistentvolumeclaims", namespace, f"{meta['name']}-{volume['name']}"
-
-
-def _containers(spec: Object) -> Iterator[Object]:
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        yield from spec.get(field) or ()
-
-
-def _from_containers(spec: Object, whole: str, key: str) -> Iterator[str]:
-    for container in _containers(spec):
-        for source in container.get("envFrom") or ():
-            yield (source.get(whole) or {}).get("name", "")
-        for variable in container.get("env") or ():
-            yield ((variable.get("valueFrom") or {}).get(key) or {}).get("name", "")
-
-
-def secret_names(spec: Object) -> Iterator[str]:
-    """Every Secret that a pod refers to directly."""
-    return filter(None, _secret_names(spec))
-
-
-def _secret_names(spec: Object) -> Iterator[str]:
-    for reference in spec.get("imagePullSecrets") or ():
-        yield reference.get("name", "")
-    yield from _from_containers(spec, "secretRef", "secretKeyRef")
-    for volume in spec.get("volumes") or ():
-        if "secret" in volume:
-            yield volume["secret"].get("secretName", "")
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            yield (source.get("secret") or {}).get("name", "")
-        for kind in _VOLUME_SECRETS:
-            if kind in volume:
-                yield (
-                    volume[kind].get("secretName", "")
-                    if kind == "azureFile"
-                    else ((volume[kind].get("secretRef") or {}).get("name", ""))
-                )
-        yield ((volume.get("csi") or {}).get("nodePublishSecretRef") or {}).get("name", "")
-
-
-def config_map_names(spec: Object) -> Iterator[str]:
-    """Every ConfigMap that a pod refers to directly."""
-    return filter(None, _config_map_names(spec))
-
-
-def _config_map_names(spec: Object) -> Iterator[str]:
-    yield from _from_containers(spec, "configMapRef", "configMapKeyRef")
-    for volume in spec.get("volumes") or ():
-        yield (volume.get("configMap") or {}).get("name", "")
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            yield (source.get("configMap") or {}).get("name", "")
-
-
-def volume_secrets(spec: Object, claim_namespace: str) -> Iterator[tuple[str, str]]:
-    """Namespace and name of the Secrets of a persistent volume that a kubelet needs."""
-    for kind in _VOLUME_SECRETS:
-        source = spec.get(kind)
-        if source is None:
-            continue
-        if kind == "azureFile":
-            reference = {
-                "name": source.get("secretName", ""),
-                "namespace": source.get("secretNamespace", ""),
-            }
-        else:
-            reference = source.get("secretRef") or {}
-        # Cinder and StorageOS do not default to the namespace of the claim.
-        fallback = "" if kind in ("cinder", "storageos") else claim_namespace
-        if reference.get("name"):
-            yield reference.get("namespace") or fallback, reference["name"]
-    csi = spec.get("csi") or {}
-    for field in ("nodePublishSecretRef", "nodeStageSecretRef"):
-        reference = csi.get(field) or {}
-        if reference.get("name"):
-            yield reference.get("namespace", ""), reference["name"]

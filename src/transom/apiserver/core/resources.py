@@ -153,7 +153,7 @@ class ResourceRegistry:
         self._by_gv: dict[tuple[str, str], dict[str, Resource]] = {}
         self._custom: dict[str, dict[str, _CustomResource]] = {}  # by group and plural
         self._kinds: dict[str, Kind] = {}
-        for kind in kinds_of(release) if kinds is None else kinds:
+        for kind in kinds_of(release, feature_gates) if kinds is None else kinds:
             self.add(kind)
 
     def add(self, kind: Kind, make_ops: Callable[[Kind, GVK], TypeOps] = BuiltinType) -> None:

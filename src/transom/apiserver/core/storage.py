@@ -114,7 +114,9 @@ class Storage:
         default.
         """
         found = self._feature_gates.get(gate)
-        return is_enabled(self.release, gate) if found is None else found
+        if found is None:
+            found = self._feature_gates[gate] = is_enabled(self.release, gate)
+        return found
 
     # ---- creating ------------------------------------------------------------------------------------------------
 

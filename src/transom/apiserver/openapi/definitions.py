@@ -18,6 +18,8 @@ import orjson
 
 from transom.machinery import schema
 from transom.machinery.kinds import GVK, Kind
+from transom.machinery.releases.enums import release_enums
+from transom.machinery.schema import SchemaTable
 
 Definition = dict[str, Any]
 # Builds a property that refers to another definition; its form depends on the OpenAPI version.
@@ -104,9 +106,9 @@ def openapi_type_name(type_id: str) -> str:
     return f"{_PREFIXES.get(package) or 'io.k8s.api.' + package}.{rest}"
 
 
-def gvk_name(gvk: GVK) -> str:
+def gvk_name(gvk: GVK, types: SchemaTable = schema.BASE) -> str:
     """The definition of a built-in kind, or the name under which a custom one is published."""
-    found = schema.lookup_schema_type(gvk)
+    found = types.lookup(gvk)
     if found is not None:
         return openapi_type_name(found.id)
     return f"{'.'.join(reversed(gvk.group.split('.')))}.{gvk.version}.{gvk.kind}"
@@ -116,7 +118,7 @@ def gvk_extension(gvk: GVK) -> dict[str, str]:
     return {"group": gvk.group, "kind": gvk.kind, "version": gvk.version}
 
 
-def served_gvks(kinds: Iterable[Kind]) -> list[GVK]:
+def served_gvks(kinds: Iterable[Kind], types: SchemaTable) -> list[GVK]:
     """Every kind in every version, and the kinds of its subresources."""
     gvks: dict[GVK, None] = {}
     for kind in kinds:
@@ -129,7 +131,7 @@ def served_gvks(kinds: Iterable[Kind]) -> list[GVK]:
             for sub in kind.subresources_of(version, group):
                 if sub.kind:
                     gvks[GVK(sub.group or group, sub.version or version, sub.kind)] = None
-    return [gvk for gvk in gvks if schema.lookup_schema_type(gvk) is not None]
+    return [gvk for gvk in gvks if types.lookup(gvk) is not None]
 
 
 class DefinitionBuilder:
@@ -140,14 +142,19 @@ class DefinitionBuilder:
         described: Mapping[str, Definition],
         reference: Reference,
         named: Mapping[str, Definition],
+        types: SchemaTable,
     ):
+        """`types` are those of the release."""
+        self._types = types
+        enabled = types.features.enabled("OpenAPIEnums")
+        self._enums = release_enums(types.release) if enabled else {}
         self.definitions: dict[str, Definition] = {}
         self._described = described
         self._reference = reference
         self._named = named
 
     def add_kind(self, gvk: GVK) -> str:
-        found = schema.lookup_schema_type(gvk)
+        found = self._types.lookup(gvk)
         if found is None:
             raise KeyError(gvk)
         name = self.add(found.id)
@@ -162,7 +169,7 @@ class DefinitionBuilder:
         name = openapi_type_name(type_id)
         if name in self.definitions:
             return name
-        of = schema.get_schema_type(type_id)
+        of = self._types.get(type_id)
         published = self._published(name)
         definition: Definition = {}
         self.definitions[name] = definition  # before its fields: types can be recursive
@@ -172,7 +179,9 @@ class DefinitionBuilder:
         definition["type"] = "object"
         if of.properties:
             definition["properties"] = {
-                f.name: self._property(f, properties.get(f.name) or {})
+                f.name: self._property(
+                    f, properties.get(f.name) or {}, self._enums.get(f"{type_id}.{f.name}")
+                )
                 for f in of.properties.values()
             }
         if of.required:
@@ -219,7 +228,13 @@ class DefinitionBuilder:
             (d for v in successors if (d := self._described.get(f"{package}.{v}.{short}"))), {}
         )
 
-    def _property(self, field: schema.SchemaField, published: Mapping[str, Any]) -> Definition:
+    def _property(
+        self,
+        field: schema.SchemaField,
+        published: Mapping[str, Any],
+        enum: list[str] | None,
+    ) -> Definition:
+        """`enum` are the values that the field, or an element of it, can have."""
         extras: Definition = {}
         if "description" in published:
             extras["description"] = published["description"]
@@ -237,7 +252,11 @@ class DefinitionBuilder:
             extras["x-kubernetes-patch-strategy"] = field.patch_strategy
         if field.patch_merge_key:
             extras["x-kubernetes-patch-merge-key"] = field.patch_merge_key
-        return self._value(field.value, extras)
+        made = self._value(field.value, extras)
+        if enum is not None:
+            of: Definition = made.get("items") or made.get("additionalProperties") or made
+            of["enum"] = enum
+        return made
 
     def _value(self, value: schema.SchemaValue, extras: Mapping[str, Any]) -> Definition:
         if value.kind == "struct":

@@ -14,6 +14,7 @@ import orjson
 from transom.apiserver.openapi import protobuf, v2, v3
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.machinery.kinds import Kind
+from transom.machinery.schema import BASE, SchemaTable
 
 __all__ = [
     "V2_OFFERS",
@@ -41,9 +42,12 @@ def v2_json(
     *,
     version: str,
     field_validation: bool = True,
+    types: SchemaTable = BASE,
 ) -> bytes:
     return orjson.dumps(
-        v2.build_openapi_v2(kinds, customs, version=version, field_validation=field_validation)
+        v2.build_openapi_v2(
+            kinds, customs, version=version, field_validation=field_validation, types=types
+        )
     )
 
 
@@ -53,9 +57,12 @@ def v2_protobuf(
     *,
     version: str,
     field_validation: bool = True,
+    types: SchemaTable = BASE,
 ) -> bytes:
     return protobuf.encode_openapi_document(
-        v2.build_openapi_v2(kinds, customs, version=version, field_validation=field_validation)
+        v2.build_openapi_v2(
+            kinds, customs, version=version, field_validation=field_validation, types=types
+        )
     )
 
 
@@ -71,9 +78,16 @@ def v3_json(
     *,
     version: str,
     field_validation: bool = True,
+    types: SchemaTable = BASE,
 ) -> bytes:
     document = v3.build_openapi_v3(
-        group, group_version, kinds, customs, version=version, field_validation=field_validation
+        group,
+        group_version,
+        kinds,
+        customs,
+        version=version,
+        field_validation=field_validation,
+        types=types,
     )
     return orjson.dumps(document)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from transom.apiserver.openapi.definitions import DELETE_OPTIONS, PATCH, STATUS, gvk_name
 from transom.machinery.kinds import GVK, Kind, Subresource
+from transom.machinery.schema import BASE, SchemaTable
 
 MEDIA_TYPES = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"]
 PATCH_TYPES = [
@@ -119,18 +120,20 @@ def subresource_gvk(parent: GVK, sub: Subresource) -> GVK:
 
 
 def paths_of_kinds(
-    kinds: Iterable[Kind], *, field_validation: bool = True
+    kinds: Iterable[Kind], *, field_validation: bool = True, types: SchemaTable = BASE
 ) -> Iterator[tuple[tuple[str, str], PathItem]]:
     """Paths by group version."""
     for kind in kinds:
         places = [(kind.group, v) for v in kind.versions]
         places += [(group, v) for group, versions in kind.also for v in versions]
         for place in places:
-            for item in _of_kind(kind, *place, field_validation):
+            for item in _of_kind(kind, *place, field_validation, types):
                 yield place, item
 
 
-def _of_kind(kind: Kind, group: str, version: str, field_validation: bool) -> Iterator[PathItem]:
+def _of_kind(
+    kind: Kind, group: str, version: str, field_validation: bool, types: SchemaTable
+) -> Iterator[PathItem]:
     gvk = GVK(group, version, kind.kind)
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     base = (
@@ -139,7 +142,7 @@ def _of_kind(kind: Kind, group: str, version: str, field_validation: bool) -> It
         else f"{root}/{kind.plural}"
     )
     scope = (_NAMESPACE,) if kind.namespaced else ()
-    make = _Maker(gvk, kind, field_validation)
+    make = _Maker(gvk, kind, field_validation, types)
     if kind.namespaced and "list" in kind.verbs:
         yield PathItem(
             f"{root}/{kind.plural}", (PRETTY,), [make.operation("list", suffix="ForAllNamespaces")]
@@ -162,11 +165,12 @@ def _of_kind(kind: Kind, group: str, version: str, field_validation: bool) -> It
 class _Maker:
     """Operations of one kind in one version."""
 
-    def __init__(self, gvk: GVK, kind: Kind, field_validation: bool) -> None:
+    def __init__(self, gvk: GVK, kind: Kind, field_validation: bool, types: SchemaTable) -> None:
+        self._types = types
         self._gvk = gvk
         self._kind = kind
-        self._name = gvk_name(gvk)
-        self._list = gvk_name(GVK(gvk.group, gvk.version, kind.list_name))
+        self._name = gvk_name(gvk, types)
+        self._list = gvk_name(GVK(gvk.group, gvk.version, kind.list_name), types)
         self._camel = f"{_camel(gvk.group)}{gvk.version[:1].upper()}{gvk.version[1:]}"
         self._tag = f"{_camel(gvk.group)[:1].lower()}{_camel(gvk.group)[1:]}_{gvk.version}"
         # kubectl looks here to see if it may send a strategic merge patch; custom objects do not
@@ -231,7 +235,7 @@ class _Maker:
                 (200,),
             )
         name = f"{word}{self._camel}{scope}{self._gvk.kind}{title}"
-        exchange = self._exchange(verb, gvk_name(gvk))
+        exchange = self._exchange(verb, gvk_name(gvk, self._types))
         if sub.name == "log":
             exchange = ((), "", "", (200,))
         what = f"{text.removesuffix(' the specified')} {about}"

@@ -15,6 +15,7 @@ from transom.apiserver.openapi.definitions import (
     served_gvks,
 )
 from transom.machinery.kinds import GVK, Kind
+from transom.machinery.schema import BASE, SchemaTable
 
 _STREAMS = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"]
 
@@ -29,20 +30,25 @@ def build_openapi_v2(
     *,
     version: str,
     field_validation: bool = True,
+    types: SchemaTable = BASE,
 ) -> dict[str, Any]:
     """`version` is the server's, as in `/version`: `v1.20.15`."""
     built_in = [kind for kind in kinds if not kind.custom]
     customs = list(customs)
-    builder = DefinitionBuilder(published_definitions(), openapi_v2_reference, NAMED_VALUES)
-    for gvk in served_gvks(built_in):
+    builder = DefinitionBuilder(published_definitions(), openapi_v2_reference, NAMED_VALUES, types)
+    for gvk in served_gvks(built_in, types):
         builder.add_kind(gvk)
     builder.add_meta()
     _mark_meta(builder, built_in)
     for one in customs:
         builder.definitions.update(custom.custom_definitions(one, openapi_v2_reference, v2=True))
-    items = dict(_writer(paths.paths_of_kinds(built_in, field_validation=field_validation)))
+    items = dict(
+        _writer(paths.paths_of_kinds(built_in, field_validation=field_validation, types=types))
+    )
     for one in customs:
-        items |= _writer(paths.paths_of_kinds([one.row()], field_validation=field_validation))
+        items |= _writer(
+            paths.paths_of_kinds([one.row()], field_validation=field_validation, types=types)
+        )
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": version},

@@ -19,6 +19,7 @@ from transom.apiserver.openapi.definitions import (
     served_gvks,
 )
 from transom.machinery.kinds import GVK, Kind
+from transom.machinery.schema import BASE, SchemaTable
 
 _NAMED = {
     **NAMED_VALUES,
@@ -92,13 +93,14 @@ def build_openapi_v3(
     *,
     version: str,
     field_validation: bool = True,
+    types: SchemaTable = BASE,
 ) -> dict[str, Any]:
     """`/openapi/v3/apis/GROUP/VERSION`; the group version must be served."""
     place = (group, group_version)
     own = [kind for kind in kinds if not kind.custom and place in _places(kind)]
     theirs = [one for one in customs if (one.kind.group, one.version) == place]
-    builder = DefinitionBuilder(published_definitions(), openapi_v3_reference, _NAMED)
-    for gvk in served_gvks(own):
+    builder = DefinitionBuilder(published_definitions(), openapi_v3_reference, _NAMED, types)
+    for gvk in served_gvks(own, types):
         if (gvk.group, gvk.version) == place or not any(
             gvk.kind in (k.kind, k.list_name) for k in own
         ):
@@ -117,7 +119,9 @@ def build_openapi_v3(
     rows = [*own, *(one.row() for one in theirs)]
     items = (
         item
-        for where, item in paths.paths_of_kinds(rows, field_validation=field_validation)
+        for where, item in paths.paths_of_kinds(
+            rows, field_validation=field_validation, types=types
+        )
         if where == place
     )
     return {

@@ -86,10 +86,11 @@ class OpenApi:
 
     async def _v2(self, request: HttpRequest, offer: str) -> Answer:
         kinds, customs = self._kinds()
-        version = self._version()
+        version, types = self._version(), self._resources.types
         if offer != documents.V2_OFFERS[0]:
             found = await self._document(
-                "v2+protobuf", lambda: documents.v2_protobuf(kinds, customs, version=version)
+                "v2+protobuf",
+                lambda: documents.v2_protobuf(kinds, customs, version=version, types=types),
             )
             media = (
                 documents.V2_PROTOBUF_TYPE.encode()
@@ -98,7 +99,7 @@ class OpenApi:
             )
         else:
             found = await self._document(
-                "v2", lambda: documents.v2_json(kinds, customs, version=version)
+                "v2", lambda: documents.v2_json(kinds, customs, version=version, types=types)
             )
             media = b"application/json" if self._names_media else b"text/plain; charset=utf-8"
         return _answer(
@@ -109,7 +110,7 @@ class OpenApi:
         if request.method != "GET":
             raise errors.generic_method_not_allowed()
         kinds, customs = self._kinds()
-        version = self._version()
+        version, types = self._version(), self._resources.types
         parts = [p for p in request.path.split("/") if p][2:]
         json_type = (b"Content-Type", b"application/json")
         if not parts:
@@ -131,7 +132,9 @@ class OpenApi:
             )
         found = await self._document(
             (group, group_version),
-            lambda: documents.v3_json(group, group_version, kinds, customs, version=version),
+            lambda: documents.v3_json(
+                group, group_version, kinds, customs, version=version, types=types
+            ),
         )
         cache = _IMMUTABLE if "hash" in request.query else b"no-cache, private"
         return _answer(request, found, [json_type, (b"Cache-Control", cache)])

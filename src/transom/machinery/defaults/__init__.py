@@ -42,7 +42,7 @@ _BY_KIND: dict[tuple[str, str], Rule] = {
         "CustomResourceDefinition",
     ): others.set_defaults_custom_resource_definition,
     ("apiregistration.k8s.io", "APIService"): others.set_defaults_api_service,
-    ("apps", "DaemonSet"): workloads.set_defaults_daemon_set,
+    ("apps", "DaemonSet"): workloads.set_defaults_daemon_set_v1,
     ("apps", "Deployment"): workloads.set_defaults_deployment,
     ("apps", "ReplicaSet"): workloads.set_defaults_replica_set,
     ("apps", "StatefulSet"): workloads.set_defaults_stateful_set,

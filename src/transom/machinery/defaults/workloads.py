@@ -8,6 +8,7 @@ from transom.machinery.defaults import core, pods
 
 Object = dict[str, Any]
 _UNLIMITED = 2**31 - 1
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 def set_defaults_deployment(obj: Object) -> None:
@@ -53,6 +54,17 @@ def set_defaults_daemon_set(obj: Object) -> None:
         _object(strategy, "rollingUpdate").setdefault("maxUnavailable", 1)
     spec.setdefault("revisionHistoryLimit", 10)
     _template(spec)
+
+
+def set_defaults_daemon_set_v1(obj: Object) -> None:
+    """apps/v1 and v1beta2 have the template generation as an annotation. The strategy sets its
+    value; whoever writes an object without it owns it.
+    """
+    set_defaults_daemon_set(obj)
+    metadata = obj.setdefault("metadata", {})
+    annotations = metadata.get("annotations") or {}
+    if TEMPLATE_GENERATION not in annotations:
+        metadata["annotations"] = {**annotations, TEMPLATE_GENERATION: "0"}
 
 
 def set_defaults_daemon_set_extensions(obj: Object) -> None:

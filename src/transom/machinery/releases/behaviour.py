@@ -13,7 +13,8 @@ from typing import Final, Literal
 from transom.machinery.releases.release import TABLES_SINCE, Release
 
 Behaviour = Literal[
-    "JwtCredentialIds",
+    "CredentialIds",
+    "JobSuccessCriteriaOfAllJobs",
     "StructuredAuthenticationV1alpha1",
     "StructuredAuthenticationV1beta1",
     "StructuredAuthenticationV1",
@@ -447,7 +448,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "MetricNamesInTables": Release(1, 30),
     "WebhookErrorsNameCall": Release(1, 22),
     # Tokens of other issuers have the credential id of their claim jti.
-    "JwtCredentialIds": Release(1, 32),
+    "CredentialIds": Release(1, 32),
+    "JobSuccessCriteriaOfAllJobs": Release(1, 31),
     # The versions of configuration files of the API server.
     "StructuredAuthenticationV1alpha1": Release(1, 29),
     "StructuredAuthenticationV1beta1": Release(1, 30),

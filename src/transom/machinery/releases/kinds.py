@@ -5,15 +5,18 @@ names and subresources of the release, and the kinds that came later.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
 from transom.machinery.kinds import KINDS, Kind, Subresource
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.release import Release, in_range, table_lines
 from transom.machinery.releases.served import ResourceRow, resource_rows
 
 _VERSION = re.compile(r"v(\d+)(?:beta(\d+))?\Z")
+# Subresources that the server installs only if a feature gate is on.
+_SUBRESOURCE_GATES = {("", "pods", "resize"): "InPlacePodVerticalScaling"}
 
 
 def _order(version: str) -> tuple[int, int, int]:
@@ -40,6 +43,24 @@ def release_kinds(release: Release) -> tuple[Kind, ...]:
     for (group, plural), found in rows.items():
         out.append(_new(group, plural, found))
     return tuple(out)
+
+
+def enabled_kinds(release: Release, gates: Mapping[str, bool]) -> tuple[Kind, ...]:
+    """The kinds of the release without the subresources whose feature gate is off."""
+    features = FeatureSet(release, gates)
+    off = {key for key, gate in _SUBRESOURCE_GATES.items() if not features.enabled(gate)}
+    plurals = {(group, plural) for group, plural, _ in off}
+    return tuple(
+        replace(
+            kind,
+            subresources=tuple(
+                one for one in kind.subresources if (kind.group, kind.plural, one.name) not in off
+            ),
+        )
+        if (kind.group, kind.plural) in plurals
+        else kind
+        for kind in release_kinds(release)
+    )
 
 
 def _main_rows(rows: Iterable[ResourceRow]) -> list[ResourceRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from transom.machinery.releases.release import TABLES_SINCE, Release
@@ -142,11 +143,18 @@ _TEXTS: Final[dict[str, tuple[tuple[tuple[int, int], str], ...]]] = {
 }
 
 
+@cache
+def _release_texts(release: Release) -> dict[str, str]:
+    if release < TABLES_SINCE:
+        return {}
+    out = {}
+    for about, texts in _TEXTS.items():
+        for since, text in texts:
+            if release >= Release(*since):
+                out[about] = text
+    return out
+
+
 def warning_text(release: Release, about: str) -> str:
     """The text of the release, "" if it does not warn."""
-    found = ""
-    if release >= TABLES_SINCE:
-        for since, text in _TEXTS.get(about, ()):
-            if release >= Release(*since):
-                found = text
-    return found
+    return _release_texts(release).get(about, "")

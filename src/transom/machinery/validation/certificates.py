@@ -60,6 +60,7 @@ USAGES = (
     "signing",
     "timestamping",
 )
+_SHORTEST_SECONDS = 600  # of the validity that a request asks for
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 _EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
@@ -286,6 +287,10 @@ def _request(csr: Object, options: _Options) -> Errors:
         )
     else:
         errors += validate_signer_name(signer, "spec.signerName")
+    expiry = spec.get("expirationSeconds")
+    if expiry is not None and expiry < _SHORTEST_SECONDS:
+        text = "may not specify a duration less than 600 seconds (10 minutes)"
+        errors.append(invalid("spec.expirationSeconds", expiry, text))
     errors += _conditions(status.get("conditions") or (), options)
     if not options.any_certificate and (
         problem := certificate_problem(decoded_base64(status.get("certificate") or ""))

@@ -297,22 +297,38 @@ def count_indexes(text: str, completions: int) -> tuple[int, str]:
     """The number of indexes in `0,3-5`, and an error."""
     total, last = 0, -1
     for interval in text.split(",") if text else ():
-        ends = interval.split("-")
-        if len(ends) > 2:
-            return 0, (
-                f"the fragment {go_quote(interval)} violates the requirement that an index "
-                "interval can have "
-                "at most two parts separated by '-'"
-            )
-        for end in ends:
-            if not _is_number(end):
-                return 0, f"cannot convert string to integer for index: {go_quote(end)}"
-            if parse_int(end) >= completions:
-                return 0, f"too large index: {go_quote(end)}"
-        low, high = parse_int(ends[0]), parse_int(ends[-1])
-        if len(ends) == 2 and low >= high:
-            return 0, f"non-increasing order, previous: {low}, current: {high}"
+        low, high, problem = _index_interval(interval, completions)
+        if problem:
+            return 0, problem
         if last >= low:
             return 0, f"non-increasing order, previous: {last}, current: {low}"
         total, last = total + high - low + 1, high
     return total, ""
+
+
+def index_intervals(text: str, completions: int) -> list[tuple[int, int]]:
+    """First and last index of each interval in `0,3-5`, without those that cannot be read."""
+    found = [_index_interval(one, completions) for one in text.split(",") if text]
+    return [(low, high) for low, high, problem in found if not problem]
+
+
+def _index_interval(text: str, completions: int) -> tuple[int, int, str]:
+    ends = text.split("-")
+    if len(ends) > 2:
+        return (
+            0,
+            0,
+            (
+                f"the fragment {go_quote(text)} violates the requirement that an index interval can "
+                "have at most two parts separated by '-'"
+            ),
+        )
+    for end in ends:
+        if not _is_number(end):
+            return 0, 0, f"cannot convert string to integer for index: {go_quote(end)}"
+        if parse_int(end) >= completions:
+            return 0, 0, f"too large index: {go_quote(end)}"
+    low, high = parse_int(ends[0]), parse_int(ends[-1])
+    if len(ends) == 2 and low >= high:
+        return 0, 0, f"non-increasing order, previous: {low}, current: {high}"
+    return low, high, ""

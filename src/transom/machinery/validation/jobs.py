@@ -7,14 +7,17 @@ from typing import Any, NamedTuple
 
 from transom.machinery.field import invalid, required
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation import batch, godump
+from transom.machinery.validation.job_status import job_status_options, update_job_status
 from transom.machinery.validation.meta import immutable
 from transom.machinery.validation.podoptions import PodOptions, pod_options
 from transom.machinery.validation.rules import Errors, ValidationRules
 
 _PREFIX = "batch.kubernetes.io/"
+_UNCOUNTED_PODS = Release(1, 22)
 
 
 class JobOptions(NamedTuple):
@@ -115,7 +118,9 @@ def _job_rules(features: FeatureSet) -> ValidationRules:
     return ValidationRules(
         partial(create_job, options=options),
         partial(update_job, options=options),
-        batch.validate_job_status_update,
+        partial(update_job_status, options=job_status_options(features))
+        if features.release >= _UNCOUNTED_PODS
+        else batch.validate_job_status_update,
     )
 
 

@@ -150,7 +150,9 @@ def _create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
 
 
 def _merge_affinity_keys(pod: Object) -> None:
-    affinity, labels = pod["spec"].get("affinity") or {}, pod["metadata"].get("labels") or {}
+    affinity, labels = pod["spec"].get("affinity"), pod["metadata"].get("labels") or {}
+    if not affinity:
+        return
     for kind in ("podAffinity", "podAntiAffinity"):
         rules = affinity.get(kind) or {}
         for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ():

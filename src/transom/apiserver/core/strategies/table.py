@@ -16,6 +16,7 @@ from transom.apiserver.core.strategies import (
 )
 from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.kit.clock import rfc3339
+from transom.machinery.defaults.workloads import TEMPLATE_GENERATION
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object
 from transom.machinery.releases.behaviour import has_behaviour
@@ -49,21 +50,20 @@ def _daemonset_generation(
     template.
     """
     pods.drop_disabled_pod_fields(storage, new["spec"].get("template"), old["spec"].get("template"))
-    key = "deprecated.daemonset.template.generation"
-    before = (old["metadata"].get("annotations") or {}).get(key)
+    before = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION)
     if before is not None:
         count = int(before) + (new["spec"].get("template") != old["spec"].get("template"))
         new["metadata"]["annotations"] = {
             **(new["metadata"].get("annotations") or {}),
-            key: str(count),
+            TEMPLATE_GENERATION: str(count),
         }
 
 
 def _daemonset_annotation(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
     _daemonset_create(storage, ctx, obj)
     annotations = obj["metadata"].get("annotations") or {}
-    annotations.setdefault("deprecated.daemonset.template.generation", "1")
-    obj["metadata"]["annotations"] = annotations
+    if annotations.get(TEMPLATE_GENERATION, "0") == "0":
+        obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: "1"}
 
 
 def _template_create(storage: StorageRules, _ctx: RequestContext, obj: Object) -> None:

@@ -5,6 +5,8 @@ The result names the target; transports open the connection (`apiserver/kubelets
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from transom.apiserver.core.attributes import AdmissionInterface, admit_subresource
 from transom.apiserver.core.call import (
     ApiCall,
@@ -15,7 +17,9 @@ from transom.apiserver.core.call import (
     PodPortForward,
     ProxyTarget,
 )
+from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.options import Query, first_query_value, query_boolean, query_integer
+from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.storage import Storage
 from transom.kit.goquote import go_quote
 from transom.machinery import errors, gotime, podutil
@@ -23,6 +27,9 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object
 from transom.machinery.validation.options import validate_pod_log_options
+
+# Whether a user may make a request, and the reason.
+Authorize = Callable[[UserInfo, RequestInfo], tuple[bool, str]]
 
 
 def choose_container(pod: Object, asked: str) -> str:
@@ -97,9 +104,12 @@ def proxied_path(whole: str, rest: str) -> str:
 class ConnectSubresources:
     """The subresources that connect to a kubelet, a pod or a service."""
 
-    def __init__(self, storage: Storage, admission: AdmissionInterface) -> None:
+    def __init__(
+        self, storage: Storage, admission: AdmissionInterface, authorize: Authorize
+    ) -> None:
         self._storage = storage
         self._admission = admission
+        self._authorize = authorize
 
     def _pod(self, call: ApiCall) -> Object:
         info, storage = call.info, self._storage
@@ -119,6 +129,7 @@ class ConnectSubresources:
     async def stream(self, call: ApiCall) -> ConnectResult:
         """exec, attach and portforward."""
         options = await self._admitted(call)
+        self._check_create(call)
         pod = self._pod(call)
         forward = call.info.subresource == "portforward"
         container = "" if forward else choose_container(pod, options.get("container", ""))
@@ -136,6 +147,16 @@ class ConnectSubresources:
         return ConnectResult(
             ProxyTarget(info.resource, info.namespace, info.name, options.get("path", ""))
         )
+
+    def _check_create(self, call: ApiCall) -> None:
+        """A connection needs the permission to create, also with GET, as for WebSockets."""
+        info = call.info
+        gate = "AuthorizePodWebsocketUpgradeCreatePermission"
+        if info.verb == "create" or not self._storage.feature(gate):
+            return
+        allowed, reason = self._authorize(call.ctx.user, info._replace(verb="create"))
+        if not allowed:
+            raise errors.forbidden(call.res.gr, info.name, reason)
 
     async def _admitted(self, call: ApiCall) -> Object:
         """The options of the connection, after admission."""
