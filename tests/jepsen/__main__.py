@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.jepsen.faults import FaultCluster, kind_of_fault, play_seed
+from tests.jepsen.faults import CLIENTS, FaultCluster, kind_of_fault, play_seed
+from tests.jepsen.history import PAGE
 from tests.jepsen.members import NamespacedEtcd, missing_for_namespaces
 
 
@@ -22,6 +23,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="how many (10)")
     parser.add_argument("--first", type=int, default=1, metavar="N", help="the first (1)")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="of each (30)")
+    parser.add_argument("--clients", type=int, default=CLIENTS, metavar="N", help=f"({CLIENTS})")
     parser.add_argument("--servers", type=int, default=3, metavar="N", help="API servers (3)")
     parser.add_argument(
         "--local-etcd",
@@ -53,12 +55,15 @@ def main() -> int:
             cluster.start()
             for seed in range(args.first, args.first + args.seeds):
                 began = time.monotonic()
-                history, violations = asyncio.run(play_seed(cluster, seed, args.seconds))
-                total += len(history.operations)
+                history, violations = asyncio.run(
+                    play_seed(cluster, seed, args.seconds, args.clients)
+                )
+                count = sum(one.kind != PAGE for one in history.operations)
+                total += count
                 faults.update(kind_of_fault(text) for text in history.faults)
                 events = sum(len(watch.changes) for watch in history.watches)
                 _tell(
-                    f"seed {seed}: {len(history.operations)} operations, {events} events, "
+                    f"seed {seed}: {count} operations, {events} events, "
                     f"{history.unavailable} without an answer, {len(violations)} violations, "
                     f"{time.monotonic() - began:.0f} s"
                 )

@@ -21,7 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
-READ, CREATE, UPDATE, DELETE, LIST = "read", "create", "update", "delete", "list"
+READ, LIST, PAGE = "read", "list", "page"  # a page is part of a list, which is checked as a whole
+CREATE, UPDATE, PATCH, DELETE = "create", "update", "patch", "delete"
+_WRITES = (CREATE, UPDATE, PATCH)
 _FAR = 1 << 62
 
 
@@ -89,6 +91,9 @@ class HistoryChecker:
         for revision in sorted(self._order):
             change = self._order[revision]
             self._by_key[change.key].append(change)
+        self._revisions = {
+            key: [change.revision for change in changes] for key, changes in self._by_key.items()
+        }
         self._find_deletions()
         self._bounds()
         self._check_writes()
@@ -138,6 +143,11 @@ class HistoryChecker:
             if operation.kind == DELETE and operation.outcome == OK and not operation.revision:
                 operation.revision = found.get(operation.uid, 0)
 
+    def _change_at(self, key: str, revision: int) -> Change | None:
+        """The newest change of a key that is not newer than a revision."""
+        at = bisect.bisect_right(self._revisions.get(key, ()), revision)
+        return self._by_key[key][at - 1] if at else None
+
     # ---- time ----
 
     def _bounds(self) -> None:
@@ -150,7 +160,7 @@ class HistoryChecker:
         for _, revision in ended:
             newest = max(newest, revision)
             self._floors.append(newest)
-        writes = [one for one in done if one.kind in (CREATE, UPDATE, DELETE)]
+        writes = [one for one in done if one.kind in (*_WRITES, DELETE)]
         started = sorted(((one.start, one.revision) for one in writes), reverse=True)
         self._starts: list[float] = []
         self._ceilings: list[int] = []
@@ -182,7 +192,7 @@ class HistoryChecker:
                 by_value[change.key, change.value].append(change)
         claimed: set[str] = set()
         for operation in self._operations:
-            if operation.kind in (CREATE, UPDATE):
+            if operation.kind in _WRITES:
                 assert operation.value is not None
                 self._check_write(operation, by_value[operation.key, operation.value])
             elif operation.kind == DELETE and operation.outcome == OK:
@@ -194,7 +204,7 @@ class HistoryChecker:
                 elif not self._floor(operation) < operation.revision <= self._ceiling(operation):
                     self._bad(f"{operation}: its revision is not of its time")
                 claimed.add(operation.uid)
-        written = {(one.key, one.value) for one in self._operations if one.kind in (CREATE, UPDATE)}
+        written = {(one.key, one.value) for one in self._operations if one.kind in _WRITES}
         for key, value in by_value:
             if (key, value) not in written:
                 self._bad(f"{key} has the value {value}, which no client wrote")
@@ -212,8 +222,8 @@ class HistoryChecker:
         if not self._floor(operation) < operation.revision <= self._ceiling(operation):
             self._bad(f"{operation}: its revision is not of its time")
         if operation.kind == UPDATE:
-            before = [c for c in self._by_key[operation.key] if c.revision < operation.revision]
-            if not before or before[-1].revision != operation.base:
+            before = self._change_at(operation.key, operation.revision - 1)
+            if before is None or before.revision != operation.base:
                 self._bad(f"{operation}: it overwrote another change")
 
     # ---- reads ----
@@ -235,12 +245,12 @@ class HistoryChecker:
             self._bad(f"a list at {at} that started after {self._floor(operation)} was known")
         expected = {}
         prefix = operation.key
-        for key, changes in self._by_key.items():
+        for key in self._by_key:
             if not key.startswith(prefix):
                 continue
-            current = [change for change in changes if change.revision <= at]
-            if current and current[-1].type != "DELETED":
-                expected[key] = (current[-1].revision, current[-1].value)
+            current = self._change_at(key, at)
+            if current is not None and current.type != "DELETED":
+                expected[key] = (current.revision, current.value)
         if expected != operation.items:
             wrong = sorted(expected.items() ^ operation.items.items())[:4]
             self._bad(f"a list at {at} is not the state at that revision: {wrong}")
