@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.jepsen.faults import CLIENTS, FaultCluster, kind_of_fault, play_seed
-from tests.jepsen.history import PAGE
+from tests.jepsen.history import PAGE, describe_history
 from tests.jepsen.members import NamespacedEtcd, missing_for_namespaces
 
 
@@ -30,7 +30,12 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="members on loopback with TLS: no partitions and disk faults (as without root)",
     )
-    parser.add_argument("--log", default="jepsen.log", metavar="FILE", help="for violations")
+    parser.add_argument(
+        "--log",
+        default="jepsen.log",
+        metavar="FILE",
+        help="of the cluster, when there are violations; FILE.SEED: the history",
+    )
     return parser.parse_args()
 
 
@@ -43,6 +48,7 @@ def main() -> int:
     args = _arguments()
     failed, total = 0, 0
     faults: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     missing = "--local-etcd" if args.local_etcd else missing_for_namespaces()
     if missing:
         _tell(f"no partitions, disk faults and leader changes: {missing}")
@@ -67,16 +73,22 @@ def main() -> int:
                     f"{history.unavailable} without an answer, {len(violations)} violations, "
                     f"{time.monotonic() - began:.0f} s"
                 )
+                errors.update(history.errors)
                 for text in violations[:20]:
                     _tell(f"  {text}")
-                failed += bool(violations)
-            if failed:
-                Path(args.log).write_text(cluster.log())
+                if violations:
+                    failed += 1
+                    Path(args.log).write_text(cluster.log())
+                    Path(f"{args.log}.{seed}").write_text(
+                        describe_history(history.operations, history.watches)
+                    )
         finally:
             cluster.delete()
             if etcd is not None:
                 etcd.stop()
     _tell(", ".join(f"{count} {name}" for name, count in faults.most_common()))
+    for text, times in errors.most_common(10):
+        _tell(f"  {times} times {text}")
     _tell(f"{args.seeds} seeds, {total} operations, {failed} with violations")
     return 1 if failed else 0
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.jepsen.history import HistoryChecker
 from tests.jepsen.members import EtcdMember, NamespacedEtcd
+from tests.jepsen.oracle import EtcdOracle
 from tests.jepsen.workload import (
     MAPS,
     SERVICES,
@@ -29,6 +30,7 @@ from tests.jepsen.workload import (
     Watcher,
     WorkloadClient,
     WorkloadSize,
+    describe_object,
     pod_template,
     revision_of,
 )
@@ -37,7 +39,6 @@ from transom.client.kubeconfig import RestConfig, load_kubeconfig
 from transom.cluster.ha.sockets import connect_unix
 from transom.cluster.ha.supervisor import CONTROL
 from transom.kit.rpc import RpcError
-from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, parse_etcd_address
 
 CLIENTS = 12
@@ -67,8 +68,8 @@ class FaultCluster:
         if compiler is None:
             return False
         self._skew.mkdir()
-        command = [compiler, "-shared", "-fPIC", "-o", str(self._skew / "skew.so"), _SKEW_SOURCE]
-        subprocess.run(command, check=True, timeout=60)
+        command = [compiler, "-shared", "-fPIC", "-o", str(self._skew / "skew.so")]
+        subprocess.run([*command, str(_SKEW_SOURCE)], check=True, timeout=60)
         return True
 
     def skew(self, pid: int, seconds: float) -> None:
@@ -132,8 +133,9 @@ class FaultInjector:
     quorum.
     """
 
-    def __init__(self, cluster: FaultCluster, rng: random.Random) -> None:
+    def __init__(self, cluster: FaultCluster, oracle: EtcdOracle, rng: random.Random) -> None:
         self._cluster = cluster
+        self._oracle = oracle
         self._rng = rng
         self.story: list[str] = []
         self._paused: set[int] = set()
@@ -279,11 +281,11 @@ class FaultInjector:
         await asyncio.sleep(2.0)
 
     async def _compact(self) -> None:
+        """To the newest revision: servers that are cut off lose the history in between."""
         client = self._cluster.etcd_client()
+        self._tell(f"compact to {self._oracle.revision}")
         try:
-            newest = await client.range(wire.range_request(b"/registry/x", count_only=True))
-            self._tell(f"compact to {newest.revision}")
-            await client.compact(newest.revision)
+            await client.compact(self._oracle.revision)
         except RpcError as problem:
             self._tell(f"compaction: {problem}")
         finally:
@@ -313,6 +315,14 @@ async def play_seed(
     # As in Kubernetes, a quota limits nothing until the controller has written its status.
     await _until_done(admin, "GET", f"{path}/templates", found=lambda one: "hard" in one["status"])
     keeper = None if cluster.etcd is None else asyncio.create_task(cluster.etcd.keep())
+    client = cluster.etcd_client()
+    folders = {
+        f"/registry/{folder}/{namespace}": resource
+        for resource, folder in ((MAPS, MAPS), (SERVICES, "services/specs"), (TEMPLATES, TEMPLATES))
+    }
+    oracle = EtcdOracle(client, folders, describe_object)
+    await oracle.start()
+    knowing = asyncio.create_task(oracle.run())
     done = asyncio.Event()
     end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     watchers = [
@@ -338,7 +348,7 @@ async def play_seed(
         for number in range(clients)
     ]
     running = [asyncio.create_task(one.run(done)) for one in workers]
-    injector = FaultInjector(cluster, random.Random(rng.random()))
+    injector = FaultInjector(cluster, oracle, random.Random(rng.random()))
     faults = asyncio.create_task(injector.run(done))
     await asyncio.sleep(seconds)
     done.set()
@@ -360,6 +370,20 @@ async def play_seed(
         task.cancel()
         violations.append(f"a watch did not continue after the faults: {task}")
     await asyncio.gather(*following, return_exceptions=True)
+    # Calls without an answer may still have changed something after the end.
+    await oracle.wait_for(
+        max(
+            (
+                end.result(),
+                *(one.revision for one in history.operations),
+                *(one.last for one in watchers),
+            )
+        )
+    )
+    knowing.cancel()
+    await asyncio.gather(knowing, return_exceptions=True)
+    await client.close()
+    history.watches.append(oracle.log)
     limits = {f"{TEMPLATES}/": size.quota}
     violations += HistoryChecker(history.operations, history.watches, limits).check()
     await _until_done(admin, "DELETE", f"/api/v1/namespaces/{namespace}")

@@ -1,7 +1,8 @@
 """What clients of a cluster saw, and whether one order of all changes explains it.
 
 The resourceVersion of a cluster on etcd is etcd's revision: one total order of all changes. The
-events of the watches give that order; every other answer is checked against it:
+events of the watches, of which one is of etcd itself, give that order; every other answer is
+checked against it:
 
 - each watch has every event once, in order;
 - an acknowledged write is in the order exactly once, with its content; a refused one is not;
@@ -44,6 +45,7 @@ class Operation:
     base: int = 0
     uid: str = ""
     linearizable: bool = True
+    where: str = ""  # the ports of the servers, for people
     items: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -252,8 +254,12 @@ class HistoryChecker:
             if current is not None and current.type != "DELETED":
                 expected[key] = (current.revision, current.value)
         if expected != operation.items:
-            wrong = sorted(expected.items() ^ operation.items.items())[:4]
-            self._bad(f"a list at {at} is not the state at that revision: {wrong}")
+            missing = sorted(expected.items() - operation.items.items())[:4]
+            extra = sorted(operation.items.items() - expected.items())[:4]
+            self._bad(
+                f"a list at {at} of {operation.where} is not the state at that revision: "
+                f"it lacks {missing} and has {extra}"
+            )
 
     # ---- allocators ----
 
@@ -296,3 +302,12 @@ def _versions(changes: Iterable[Change]) -> Iterable[tuple[int, int, Change | No
         yield start, change.revision - 1, current
         start, current = change.revision, None if change.type == "DELETED" else change
     yield start, _FAR, current
+
+
+def describe_history(operations: Iterable[Operation], watches: Iterable[WatchLog]) -> str:
+    """All that clients saw, one operation or event a line, for people who look into a violation."""
+    lines = [str(one) for one in sorted(operations, key=lambda one: one.start)]
+    for watch in watches:
+        lines.append(f"watch {watch.name} from {watch.since} to {watch.until}")
+        lines += (f"  {change}" for change in watch.changes)
+    return "\n".join(lines) + "\n"

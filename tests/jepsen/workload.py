@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,10 @@ class ConnectionClient:
             self._connections[self._at] = connection
         return connection
 
+    @property
+    def where(self) -> str:
+        return str(self._targets[self._at].port)
+
     def move(self) -> None:
         """Continues at any of the servers."""
         self._at = self._rng.randrange(len(self._targets))
@@ -124,6 +129,7 @@ class History:
     watches: list[WatchLog]
     unavailable: int = 0  # calls without an answer, or with a server error
     faults: list[str] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)  # of the calls without success
 
 
 class WorkloadClient:
@@ -181,13 +187,13 @@ class WorkloadClient:
     ) -> Any | None:
         """The answer of a call that succeeded."""
         operation.start = time.monotonic()
+        operation.where = self._client.where
         self._history.operations.append(operation)
         try:
             status, found = await self._client.call(method, self._root + path, body)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as problem:
             operation.end = time.monotonic()
-            self._history.unavailable += 1
-            await asyncio.sleep(_RETRY_SECONDS)
+            await self._failed(type(problem).__name__)
             return None
         operation.end = time.monotonic()
         if status < 300:
@@ -197,9 +203,14 @@ class WorkloadClient:
             operation.outcome = REFUSED
             if status == 404 and operation.kind == READ:
                 operation.outcome = OK
-        else:
-            self._history.unavailable += 1
+            return None
+        await self._failed(f"{status} {found.get('message', '')[:80]}")
         return None
+
+    async def _failed(self, text: str) -> None:
+        self._history.unavailable += 1
+        self._history.errors[text] += 1
+        await asyncio.sleep(_RETRY_SECONDS)
 
     async def _read(self) -> None:
         key = self._key()
@@ -235,6 +246,7 @@ class WorkloadClient:
             if found is None:
                 return
             whole.start = whole.start or page.start
+            whole.where += f"{page.where} "
             if whole.revision not in (0, revision_of(found)):
                 whole.items = {"": (whole.revision, f"a page at {revision_of(found)}")}
                 break
@@ -342,6 +354,10 @@ def grants_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
     spec = obj.get("spec") or {}
     ports = [f"port {port['nodePort']}" for port in spec.get("ports") or () if "nodePort" in port]
     return tuple(sorted([*ports, *([spec["clusterIP"]] if "clusterIP" in spec else [])]))
+
+
+def describe_object(obj: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    return content_of(obj), obj["metadata"]["uid"], grants_of(obj)
 
 
 def take_list(operation: Operation, resource: str, found: Mapping[str, Any]) -> None:
