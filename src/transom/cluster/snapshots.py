@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -24,13 +24,20 @@ from transom import __version__
 from transom.cluster import config as configs
 from transom.cluster import daemon, protection
 from transom.cluster.config import ClusterConfig
+from transom.cluster.snapshot_sources import (
+    BLOCK_RECORDS,
+    RunningCluster,
+    SnapshotSource,
+    StoppedData,
+    read_stopped_cluster,
+)
 from transom.kit import keyring
 from transom.kit.files import sync_directory, write_atomic
 from transom.kit.keyring import KeyFileError, KeyRing
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.node.settings import clusters_dir, name_option
-from transom.store.api import StoreError, StoreSnapshot
+from transom.store.api import StoreError, StoreRecord, StoreSnapshot
 from transom.store.mvcc import Row
 from transom.store.rows import Ledger, LedgerWriter, StoredRow
 from transom.store.sealing import Sealing
@@ -45,22 +52,18 @@ from transom.store.snapshot_file import (
 
 if TYPE_CHECKING:
     from transom.apiserver.core import integrity
-    from transom.cluster import probe as probes
-    from transom.cluster import store_control
-    from transom.store import disk, sqlite
+    from transom.cluster import etcd_data
+    from transom.store import disk
 else:
     integrity = lazy_import("transom.apiserver.core.integrity")
-    probes = lazy_import("transom.cluster.probe")
-    store_control = lazy_import("transom.cluster.store_control")
+    etcd_data = lazy_import("transom.cluster.etcd_data")
     disk = lazy_import("transom.store.disk")
-    sqlite = lazy_import("transom.store.sqlite")
 
 SUFFIX = ".snapshot"
 EXIT_DAMAGED = 3
 # As etcd's documentation advises for a restore: more than a cluster writes between a snapshot and
 # its restore.
 REVISION_BUMP = 1_000_000_000
-_BLOCK_RECORDS = 256
 _CONFIGURATION = ("cluster.json", "nodes.json", "scheduler.yaml")
 _KEYS = "encryption.keys"
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
@@ -102,90 +105,6 @@ class SnapshotProgress:
 # --------------------------------------------------------------------------------------------------
 
 
-class SnapshotSource(Protocol):
-    """Where the records of a snapshot come from."""
-
-    def begin(self) -> dict[str, Any]:
-        """id, revision, records"""
-
-    def block(self, name: str, start: int) -> bytes | None:
-        """Packed records from index `start`; None when the source no longer has the snapshot."""
-
-    def end(self, name: str) -> None: ...
-
-
-class _Running:
-    def __init__(self, config: ClusterConfig) -> None:
-        self._root = store_control.ROOT
-        self._unreachable = probes.ClusterUnreachable
-        self._config = config
-        try:
-            self._probe = probes.ClusterProbe(config, timeout=30.0)
-        except probes.ClusterUnreachable as error:
-            raise UserError(str(error)) from error
-
-    def begin(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._request("POST", f"{self._root}/snapshots", (201,)))
-        return found
-
-    def block(self, name: str, start: int) -> bytes | None:
-        return self._request("GET", f"{self._root}/snapshots/{name}/{start}", (200, 404)) or None
-
-    def end(self, name: str) -> None:
-        self._request("DELETE", f"{self._root}/snapshots/{name}", (200, 404))
-
-    def _request(self, method: str, path: str, expected: Sequence[int]) -> bytes:
-        for attempt in range(5):
-            try:
-                status, body = self._probe.request(method, path)
-                break
-            except self._unreachable as error:
-                if attempt == 4:
-                    raise UserError(
-                        f"cluster {self._config.name!r} does not respond: {error}",
-                        "run the same command again to continue",
-                    ) from error
-                time.sleep(0.5 * (attempt + 1))
-        if status not in expected:
-            raise UserError(
-                f"cluster {self._config.name!r} answered {status}: "
-                f"{body[:200].decode(errors='replace')}"
-            )
-        return b"" if status == 404 else body
-
-
-class _Stopped:
-    """The data of a stopped cluster. The caller holds the cluster's lock."""
-
-    def __init__(self, config: ClusterConfig) -> None:
-        self._sealing = protection.sealing(config)
-        path = config.database
-
-        async def read() -> StoreSnapshot:
-            store = sqlite.SqliteStore(path, sealing=self._sealing)
-            await store.start()
-            found = store.snapshot()
-            await store.close()
-            return found
-
-        try:
-            self._snapshot = asyncio.run(read())
-        except StoreError as error:
-            raise UserError(f"cannot read the data of cluster {config.name!r}: {error}") from error
-
-    def begin(self) -> dict[str, Any]:
-        return {"id": "", "revision": self._snapshot.revision, "records": self._snapshot.count}
-
-    def block(self, name: str, start: int) -> bytes | None:
-        return pack_records(
-            store_control.sealed(record, self._sealing)
-            for record in self._snapshot.records(start, _BLOCK_RECORDS)
-        )
-
-    def end(self, name: str) -> None:
-        """Nothing to release."""
-
-
 def save_snapshot(
     config: ClusterConfig, target: Path, *, with_keys: bool, report_progress: ReportProgress
 ) -> dict[str, Any]:
@@ -195,20 +114,23 @@ def save_snapshot(
     _make_folder(target.parent)
     if daemon.running_pid(config) is not None:
         return _save(
-            config, _Running(config), target, with_keys=with_keys, report_progress=report_progress
+            config,
+            RunningCluster(config),
+            target,
+            with_keys=with_keys,
+            report_progress=report_progress,
         )
-    if config.store:
-        raise UserError(
-            f"cluster {config.name!r} is stopped, and its data is in etcd",
-            f"start it with: transom up{name_option(config.name)}",
-        )
-    if not config.database.exists():
+    if not config.store and not config.database.exists():
         hint = f"start it with: transom up{name_option(config.name)}"
         raise UserError(f"cluster {config.name!r} has no data yet", hint)
     lock = daemon.ClusterLock(config)
     try:
         return _save(
-            config, _Stopped(config), target, with_keys=with_keys, report_progress=report_progress
+            config,
+            read_stopped_cluster(config),
+            target,
+            with_keys=with_keys,
+            report_progress=report_progress,
         )
     finally:
         lock.release()
@@ -343,8 +265,8 @@ def before_upgrade(config: ClusterConfig) -> Callable[[Sequence[Row], int, int],
             writer = SnapshotWriter(target, header)
             for name, mode, contents in _files(config, with_keys=False):
                 writer.add_file(name, mode, contents)
-            for start in range(0, len(live), _BLOCK_RECORDS):
-                writer.add_records(pack_records(live[start : start + _BLOCK_RECORDS]))
+            for start in range(0, len(live), BLOCK_RECORDS):
+                writer.add_records(pack_records(live[start : start + BLOCK_RECORDS]))
             writer.finish()
         except OSError as error:
             raise StoreError(
@@ -478,15 +400,10 @@ def restore_snapshot(
             f"cluster {name!r} exists",
             "replace its data with --replace, or choose another name with --name",
         )
-    if existing.store:
-        raise UserError(
-            f"cluster {name!r} keeps its data in etcd, and a snapshot is restored to a file",
-            "restore it as another cluster with --name, and move that one to an empty etcd with "
-            "transom migrate --to etcd://...",
-        )
+    restore = _restore_to_etcd if existing.store else _restore_over
     lock = daemon.ClusterLock(existing)
     try:
-        return _restore_over(found, existing, key_file, bump, report_progress)
+        return restore(found, existing, key_file, bump, report_progress)
     finally:
         lock.release()
 
@@ -600,22 +517,100 @@ def _restore_over(
     )
     kept = disk.set_database_aside(config.database, "before-restore")
     if has_keys:
-        work = config.state / ".restoring"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(mode=0o700)
-        _write_keys(found, work)
-        if config.pki.exists():
-            os.replace(config.pki, config.state / kept.name.replace("store.db", "pki", 1))
-        os.replace(work / "pki", config.pki)
-        if (work / _KEYS).exists():
-            os.replace(work / _KEYS, config.state / _KEYS)
-            configs.save_config(
-                dataclasses.replace(config, encryption_key_file=str(config.state / _KEYS))
-            )
-        shutil.rmtree(work)
+        _replace_keys(found, config, kept.name.replace("store.db", "pki", 1))
     disk.swap_database(config.database, kept)
     disk.forget_acknowledged(config.database)
     return report | {"cluster": config.name, "kept": str(kept) if kept.exists() else None}
+
+
+def _replace_keys(found: CheckedSnapshot, config: ClusterConfig, aside: str) -> None:
+    """The former keys are kept in the folder `aside`."""
+    work = config.state / ".restoring"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(mode=0o700)
+    _write_keys(found, work)
+    if config.pki.exists():
+        os.replace(config.pki, config.state / aside)
+    os.replace(work / "pki", config.pki)
+    if (work / _KEYS).exists():
+        os.replace(work / _KEYS, config.state / _KEYS)
+        configs.save_config(
+            dataclasses.replace(config, encryption_key_file=str(config.state / _KEYS))
+        )
+    shutil.rmtree(work)
+
+
+def _restore_to_etcd(
+    found: CheckedSnapshot,
+    config: ClusterConfig,
+    key_file: Path | None,
+    bump: int,
+    report_progress: ReportProgress,
+) -> dict[str, Any]:
+    """etcd assigns the revisions, and they go on: `bump` is not needed. The former objects are saved
+    as a snapshot first.
+    """
+    if "pki/sa.key" in found.reader.files:
+        raise UserError(
+            "the snapshot contains keys, which the API servers on this etcd share",
+            "restore it as another cluster with --name, or save one without --with-keys",
+        )
+    same = found.reader.header.get("serviceAccountKey") == _fingerprint(config.pki / "sa.pub")
+    records, tokens = _readable_records(found, key_file or _key_file(config), has_same_keys=same)
+    sealing = protection.sealing(config)
+    kept = default_snapshot_file(config.name, "before-restore")
+
+    def keep(snapshot: StoreSnapshot) -> None:
+        _make_folder(kept.parent)
+        source = StoppedData(snapshot, sealing)
+        _save(config, source, kept, with_keys=False, report_progress=report_progress)
+        report_progress(f"writing {len(records)} objects to etcd ...")
+
+    try:
+        revision = asyncio.run(etcd_data.replace_records(config, sealing, records, keep))
+    except StoreError as problem:
+        raise UserError(
+            f"cannot restore to etcd: {problem}", "run the same command again to continue"
+        ) from problem
+    return {
+        "records": len(records),
+        "counts": found.reader.trailer["counts"],
+        "revision": revision,
+        "tokensReissued": tokens,
+        "cluster": config.name,
+        "kept": str(kept),
+    }
+
+
+def _readable_records(
+    found: CheckedSnapshot, key_file: Path | None, *, has_same_keys: bool
+) -> tuple[list[StoreRecord], int]:
+    """The records without encryption, and how many tokens were left out."""
+    sealing = _sealing_of(found, key_file)
+    records, tokens = found.records, 0
+    if not has_same_keys:
+        records, tokens = _without_tokens(records, sealing)
+    plain = [
+        StoreRecord(
+            one.key,
+            sealing.from_disk(one.key, one.value),
+            one.create_revision,
+            one.mod_revision,
+            one.expires,
+        )
+        for one in records
+    ]
+    return plain, tokens
+
+
+def _sealing_of(found: CheckedSnapshot, key_file: Path | None) -> Sealing:
+    ring = _ring(found.reader, key_file)
+    if found.unread and ring is None:
+        raise UserError(
+            f"{found.unread} records of the snapshot are encrypted, and there is no key",
+            "pass its keys with --encryption-key-file FILE",
+        )
+    return Sealing(ring)
 
 
 def _key_file(config: ClusterConfig) -> Path | None:
@@ -635,12 +630,7 @@ def _write_data(
     have seen, and everything before counts as compacted, so clients with older resourceVersions
     must list again.
     """
-    if found.unread and _ring(found.reader, key_file) is None:
-        raise UserError(
-            f"{found.unread} records of the snapshot are encrypted, and there is no key",
-            "pass its keys with --encryption-key-file FILE",
-        )
-    sealing = Sealing(_ring(found.reader, key_file))
+    sealing = _sealing_of(found, key_file)
     revision = max(int(found.reader.header["revision"]), _revision_of(database)) + bump
     tokens = 0
     records = sorted(found.records, key=lambda record: record.mod_revision)
