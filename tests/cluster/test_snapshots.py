@@ -18,7 +18,7 @@ from transom.cluster import config as configs
 from transom.cluster import daemon, snapshots
 from transom.cluster.config import ClusterConfig
 from transom.cluster.pki import ensure_cluster_pki
-from transom.cluster.snapshot_sources import StoppedSource
+from transom.cluster.snapshot_sources import read_stopped_cluster
 from transom.kit import keyring
 from transom.kit.keyring import KeyRing
 from transom.kit.user_errors import UserError
@@ -341,7 +341,7 @@ class Interrupted:
 @pytest.mark.parametrize("torn", [0, 5, 4000])
 def test_an_interrupted_save_continues_where_it_stopped(home: Path, torn: int) -> None:
     config = cluster()
-    source = Interrupted(StoppedSource(config), 2)
+    source = Interrupted(read_stopped_cluster(config), 2)
     target = home / "a.snapshot"
     with pytest.raises(UserError, match="does not answer"):
         snapshots._save(config, source, target, with_keys=False, report_progress=report_progress)
@@ -359,7 +359,7 @@ def test_an_interrupted_save_continues_where_it_stopped(home: Path, torn: int) -
 
 def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
     config = cluster()
-    source = Interrupted(StoppedSource(config), 1)
+    source = Interrupted(read_stopped_cluster(config), 1)
     with pytest.raises(UserError):
         snapshots._save(
             config, source, home / "a.snapshot", with_keys=False, report_progress=report_progress

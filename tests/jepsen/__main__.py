@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.jepsen.faults import FaultCluster, kind_of_fault, play_seed
+from tests.jepsen.faults import CLIENTS, FaultCluster, kind_of_fault, play_seed
+from tests.jepsen.history import PAGE, describe_history
 from tests.jepsen.members import NamespacedEtcd, missing_for_namespaces
 
 
@@ -22,13 +23,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="how many (10)")
     parser.add_argument("--first", type=int, default=1, metavar="N", help="the first (1)")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="of each (30)")
+    parser.add_argument("--clients", type=int, default=CLIENTS, metavar="N", help=f"({CLIENTS})")
     parser.add_argument("--servers", type=int, default=3, metavar="N", help="API servers (3)")
     parser.add_argument(
         "--local-etcd",
         action="store_true",
         help="members on loopback with TLS: no partitions and disk faults (as without root)",
     )
-    parser.add_argument("--log", default="jepsen.log", metavar="FILE", help="for violations")
+    parser.add_argument(
+        "--log",
+        default="jepsen.log",
+        metavar="FILE",
+        help="of the cluster, when there are violations; FILE.SEED: the history",
+    )
     return parser.parse_args()
 
 
@@ -41,6 +48,7 @@ def main() -> int:
     args = _arguments()
     failed, total = 0, 0
     faults: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     missing = "--local-etcd" if args.local_etcd else missing_for_namespaces()
     if missing:
         _tell(f"no partitions, disk faults and leader changes: {missing}")
@@ -53,25 +61,34 @@ def main() -> int:
             cluster.start()
             for seed in range(args.first, args.first + args.seeds):
                 began = time.monotonic()
-                history, violations = asyncio.run(play_seed(cluster, seed, args.seconds))
-                total += len(history.operations)
+                history, violations = asyncio.run(
+                    play_seed(cluster, seed, args.seconds, args.clients)
+                )
+                count = sum(one.kind != PAGE for one in history.operations)
+                total += count
                 faults.update(kind_of_fault(text) for text in history.faults)
                 events = sum(len(watch.changes) for watch in history.watches)
                 _tell(
-                    f"seed {seed}: {len(history.operations)} operations, {events} events, "
+                    f"seed {seed}: {count} operations, {events} events, "
                     f"{history.unavailable} without an answer, {len(violations)} violations, "
                     f"{time.monotonic() - began:.0f} s"
                 )
+                errors.update(history.errors)
                 for text in violations[:20]:
                     _tell(f"  {text}")
-                failed += bool(violations)
-            if failed:
-                Path(args.log).write_text(cluster.log())
+                if violations:
+                    failed += 1
+                    Path(args.log).write_text(cluster.log())
+                    Path(f"{args.log}.{seed}").write_text(
+                        describe_history(history.operations, history.watches)
+                    )
         finally:
             cluster.delete()
             if etcd is not None:
                 etcd.stop()
     _tell(", ".join(f"{count} {name}" for name, count in faults.most_common()))
+    for text, times in errors.most_common(10):
+        _tell(f"  {times} times {text}")
     _tell(f"{args.seeds} seeds, {total} operations, {failed} with violations")
     return 1 if failed else 0
 

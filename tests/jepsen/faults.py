@@ -20,25 +20,28 @@ from typing import Any
 
 from tests.jepsen.history import HistoryChecker
 from tests.jepsen.members import EtcdMember, NamespacedEtcd
+from tests.jepsen.oracle import EtcdOracle
 from tests.jepsen.workload import (
     MAPS,
-    QUOTA,
     SERVICES,
     TEMPLATES,
     ConnectionClient,
     History,
     Watcher,
     WorkloadClient,
+    WorkloadSize,
+    describe_object,
     pod_template,
     revision_of,
 )
 
 from transom.client.kubeconfig import RestConfig, load_kubeconfig
+from transom.cluster.ha.sockets import connect_unix
+from transom.cluster.ha.supervisor import CONTROL
 from transom.kit.rpc import RpcError
-from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, parse_etcd_address
 
-_CLIENTS = 12
+CLIENTS = 12
 _HEAL_SECONDS = 60.0
 _SKEW_SOURCE = Path(__file__).with_name("skew.c")
 
@@ -65,8 +68,8 @@ class FaultCluster:
         if compiler is None:
             return False
         self._skew.mkdir()
-        command = [compiler, "-shared", "-fPIC", "-o", str(self._skew / "skew.so"), _SKEW_SOURCE]
-        subprocess.run(command, check=True, timeout=60)
+        command = [compiler, "-shared", "-fPIC", "-o", str(self._skew / "skew.so")]
+        subprocess.run([*command, str(_SKEW_SOURCE)], check=True, timeout=60)
         return True
 
     def skew(self, pid: int, seconds: float) -> None:
@@ -92,15 +95,22 @@ class FaultCluster:
     def delete(self) -> None:
         self._run("delete")
 
+    @property
+    def _state(self) -> Path:
+        return self._folder / "home" / "transom" / "transom"
+
     def processes(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._run("status", "--output", "json").stdout)
-        servers: dict[str, Any] = found["servers"]
+        """As `transom status` asks for them, without a process for each question."""
+        with connect_unix(self._state / CONTROL, 30.0) as sock, sock.makefile("rwb") as file:
+            file.write(b'{"command": "status"}\n')
+            file.flush()
+            servers: dict[str, Any] = json.loads(file.readline())
         if self.etcd is not None:
             servers["etcd"] = [{"name": one.name, "pid": one.pid} for one in self.etcd.members]
         return servers
 
     def log(self) -> str:
-        return (self._folder / "home" / "transom" / "transom" / "transom.log").read_text()
+        return (self._state / "transom.log").read_text()
 
     def balancer(self) -> RestConfig:
         return load_kubeconfig(self._kubeconfig)
@@ -114,28 +124,31 @@ class FaultCluster:
         ]
 
     def etcd_client(self) -> EtcdClient:
-        state = self._folder / "home" / "transom" / "transom"
-        return EtcdClient(
-            parse_etcd_address(json.loads((state / "cluster.json").read_text())["store"])
-        )
+        store = json.loads((self._state / "cluster.json").read_text())["store"]
+        return EtcdClient(parse_etcd_address(store))
 
 
 class FaultInjector:
-    """One fault at a time: each ends before the next begins, so that etcd keeps its quorum."""
+    """One fault at a time: each ends before the next begins. Those of single members leave etcd its
+    quorum.
+    """
 
-    def __init__(self, cluster: FaultCluster, rng: random.Random) -> None:
+    def __init__(self, cluster: FaultCluster, oracle: EtcdOracle, rng: random.Random) -> None:
         self._cluster = cluster
+        self._oracle = oracle
         self._rng = rng
         self.story: list[str] = []
         self._paused: set[int] = set()
 
     async def run(self, until: asyncio.Event) -> None:
         faults: list[tuple[Callable[[], Awaitable[None]], int]] = [
-            (self._kill_server, 3),
+            (self._kill_server, 2),
             (self._end_server, 2),
             (self._pause_server, 3),
             (self._kill_member, 3),
             (self._pause_member, 2),
+            (self._kill_all_members, 1),
+            (self._pause_quorum, 1),
             (self._compact, 3),
         ]
         if self._cluster.can_skew:
@@ -148,7 +161,7 @@ class FaultInjector:
                 (lambda: self._full_disk(etcd), 1),
             ]
         while not until.is_set():
-            await asyncio.sleep(0.5 + 2.0 * self._rng.random())
+            await asyncio.sleep(0.5 + 3.0 * self._rng.random())
             fault = self._rng.choices([f for f, _ in faults], [w for _, w in faults])[0]
             await fault()
 
@@ -185,6 +198,27 @@ class FaultInjector:
         self._tell(f"kill -9 {name}")
         self._signal(pid, signal.SIGKILL)
         await asyncio.sleep(2.0)  # it is back before another member fails
+
+    async def _kill_all_members(self) -> None:
+        """Power loss of all of etcd: what was acknowledged is on its disks."""
+        found = await asyncio.to_thread(self._cluster.processes)
+        self._tell("kill -9 all of etcd")
+        for one in found["etcd"]:
+            self._signal(one["pid"], signal.SIGKILL)
+        await asyncio.sleep(4.0)
+
+    async def _pause_quorum(self) -> None:
+        found = await asyncio.to_thread(self._cluster.processes)
+        seconds = 1.0 + 4.0 * self._rng.random()
+        self._tell(f"pause two members for {seconds:.1f} s")
+        chosen = self._rng.sample(found["etcd"], 2)
+        for one in chosen:
+            self._signal(one["pid"], signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            for one in chosen:
+                self._signal(one["pid"], signal.SIGCONT)
 
     async def _pause_member(self) -> None:
         await self._pause("etcd", 0.5 + 3.0 * self._rng.random())
@@ -247,21 +281,24 @@ class FaultInjector:
         await asyncio.sleep(2.0)
 
     async def _compact(self) -> None:
+        """To the newest revision: servers that are cut off lose the history in between."""
         client = self._cluster.etcd_client()
+        self._tell(f"compact to {self._oracle.revision}")
         try:
-            newest = await client.range(wire.range_request(b"/registry/x", count_only=True))
-            self._tell(f"compact to {newest.revision}")
-            await client.compact(newest.revision)
+            await client.compact(self._oracle.revision)
         except RpcError as problem:
             self._tell(f"compaction: {problem}")
         finally:
             await client.close()
 
 
-async def play_seed(cluster: FaultCluster, seed: int, seconds: float) -> tuple[History, list[str]]:
+async def play_seed(
+    cluster: FaultCluster, seed: int, seconds: float, clients: int = CLIENTS
+) -> tuple[History, list[str]]:
     """Runs clients and faults, waits until the cluster is whole again, and checks the history.
     Returns it with the violations, which include what the faults were.
     """
+    size = WorkloadSize.for_clients(clients)
     rng = random.Random(seed)
     namespace = f"seed-{seed}-{int(time.time())}"
     history = History([], [])
@@ -271,13 +308,21 @@ async def play_seed(cluster: FaultCluster, seed: int, seconds: float) -> tuple[H
     await _until_done(admin, "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     quota = {
         "metadata": {"name": "templates"},
-        "spec": {"hard": {f"count/{TEMPLATES}": str(QUOTA)}},
+        "spec": {"hard": {f"count/{TEMPLATES}": str(size.quota)}},
     }
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     await _until_done(admin, "POST", path, quota)
     # As in Kubernetes, a quota limits nothing until the controller has written its status.
     await _until_done(admin, "GET", f"{path}/templates", found=lambda one: "hard" in one["status"])
     keeper = None if cluster.etcd is None else asyncio.create_task(cluster.etcd.keep())
+    client = cluster.etcd_client()
+    folders = {
+        f"/registry/{folder}/{namespace}": resource
+        for resource, folder in ((MAPS, MAPS), (SERVICES, "services/specs"), (TEMPLATES, TEMPLATES))
+    }
+    oracle = EtcdOracle(client, folders, describe_object)
+    await oracle.start()
+    knowing = asyncio.create_task(oracle.run())
     done = asyncio.Event()
     end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     watchers = [
@@ -291,18 +336,19 @@ async def play_seed(cluster: FaultCluster, seed: int, seconds: float) -> tuple[H
     following = [asyncio.create_task(one.run(end)) for one in watchers]
     # The order of changes is known from the first one on only if the watches begin before it.
     await asyncio.gather(*(one.listed.wait() for one in watchers))
-    clients = [
+    workers = [
         WorkloadClient(
             f"c{number}",
             namespace,
+            size,
             ConnectionClient(targets if number % 2 else balancer, random.Random(rng.random())),
             random.Random(rng.random()),
             history,
         )
-        for number in range(_CLIENTS)
+        for number in range(clients)
     ]
-    running = [asyncio.create_task(one.run(done)) for one in clients]
-    injector = FaultInjector(cluster, random.Random(rng.random()))
+    running = [asyncio.create_task(one.run(done)) for one in workers]
+    injector = FaultInjector(cluster, oracle, random.Random(rng.random()))
     faults = asyncio.create_task(injector.run(done))
     await asyncio.sleep(seconds)
     done.set()
@@ -324,7 +370,21 @@ async def play_seed(cluster: FaultCluster, seed: int, seconds: float) -> tuple[H
         task.cancel()
         violations.append(f"a watch did not continue after the faults: {task}")
     await asyncio.gather(*following, return_exceptions=True)
-    limits = {f"{TEMPLATES}/": QUOTA}
+    # Calls without an answer may still have changed something after the end.
+    await oracle.wait_for(
+        max(
+            (
+                end.result(),
+                *(one.revision for one in history.operations),
+                *(one.last for one in watchers),
+            )
+        )
+    )
+    knowing.cancel()
+    await asyncio.gather(knowing, return_exceptions=True)
+    await client.close()
+    history.watches.append(oracle.log)
+    limits = {f"{TEMPLATES}/": size.quota}
     violations += HistoryChecker(history.operations, history.watches, limits).check()
     await _until_done(admin, "DELETE", f"/api/v1/namespaces/{namespace}")
     admin.close()

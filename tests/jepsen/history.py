@@ -1,7 +1,8 @@
 """What clients of a cluster saw, and whether one order of all changes explains it.
 
 The resourceVersion of a cluster on etcd is etcd's revision: one total order of all changes. The
-events of the watches give that order; every other answer is checked against it:
+events of the watches, of which one is of etcd itself, give that order; every other answer is
+checked against it:
 
 - each watch has every event once, in order;
 - an acknowledged write is in the order exactly once, with its content; a refused one is not;
@@ -21,7 +22,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
-READ, CREATE, UPDATE, DELETE, LIST = "read", "create", "update", "delete", "list"
+READ, LIST, PAGE = "read", "list", "page"  # a page is part of a list, which is checked as a whole
+CREATE, UPDATE, PATCH, DELETE = "create", "update", "patch", "delete"
+_WRITES = (CREATE, UPDATE, PATCH)
 _FAR = 1 << 62
 
 
@@ -42,6 +45,7 @@ class Operation:
     base: int = 0
     uid: str = ""
     linearizable: bool = True
+    where: str = ""  # the ports of the servers, for people
     items: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -89,6 +93,9 @@ class HistoryChecker:
         for revision in sorted(self._order):
             change = self._order[revision]
             self._by_key[change.key].append(change)
+        self._revisions = {
+            key: [change.revision for change in changes] for key, changes in self._by_key.items()
+        }
         self._find_deletions()
         self._bounds()
         self._check_writes()
@@ -138,6 +145,11 @@ class HistoryChecker:
             if operation.kind == DELETE and operation.outcome == OK and not operation.revision:
                 operation.revision = found.get(operation.uid, 0)
 
+    def _change_at(self, key: str, revision: int) -> Change | None:
+        """The newest change of a key that is not newer than a revision."""
+        at = bisect.bisect_right(self._revisions.get(key, ()), revision)
+        return self._by_key[key][at - 1] if at else None
+
     # ---- time ----
 
     def _bounds(self) -> None:
@@ -150,7 +162,7 @@ class HistoryChecker:
         for _, revision in ended:
             newest = max(newest, revision)
             self._floors.append(newest)
-        writes = [one for one in done if one.kind in (CREATE, UPDATE, DELETE)]
+        writes = [one for one in done if one.kind in (*_WRITES, DELETE)]
         started = sorted(((one.start, one.revision) for one in writes), reverse=True)
         self._starts: list[float] = []
         self._ceilings: list[int] = []
@@ -182,7 +194,7 @@ class HistoryChecker:
                 by_value[change.key, change.value].append(change)
         claimed: set[str] = set()
         for operation in self._operations:
-            if operation.kind in (CREATE, UPDATE):
+            if operation.kind in _WRITES:
                 assert operation.value is not None
                 self._check_write(operation, by_value[operation.key, operation.value])
             elif operation.kind == DELETE and operation.outcome == OK:
@@ -194,7 +206,7 @@ class HistoryChecker:
                 elif not self._floor(operation) < operation.revision <= self._ceiling(operation):
                     self._bad(f"{operation}: its revision is not of its time")
                 claimed.add(operation.uid)
-        written = {(one.key, one.value) for one in self._operations if one.kind in (CREATE, UPDATE)}
+        written = {(one.key, one.value) for one in self._operations if one.kind in _WRITES}
         for key, value in by_value:
             if (key, value) not in written:
                 self._bad(f"{key} has the value {value}, which no client wrote")
@@ -212,8 +224,8 @@ class HistoryChecker:
         if not self._floor(operation) < operation.revision <= self._ceiling(operation):
             self._bad(f"{operation}: its revision is not of its time")
         if operation.kind == UPDATE:
-            before = [c for c in self._by_key[operation.key] if c.revision < operation.revision]
-            if not before or before[-1].revision != operation.base:
+            before = self._change_at(operation.key, operation.revision - 1)
+            if before is None or before.revision != operation.base:
                 self._bad(f"{operation}: it overwrote another change")
 
     # ---- reads ----
@@ -235,15 +247,19 @@ class HistoryChecker:
             self._bad(f"a list at {at} that started after {self._floor(operation)} was known")
         expected = {}
         prefix = operation.key
-        for key, changes in self._by_key.items():
+        for key in self._by_key:
             if not key.startswith(prefix):
                 continue
-            current = [change for change in changes if change.revision <= at]
-            if current and current[-1].type != "DELETED":
-                expected[key] = (current[-1].revision, current[-1].value)
+            current = self._change_at(key, at)
+            if current is not None and current.type != "DELETED":
+                expected[key] = (current.revision, current.value)
         if expected != operation.items:
-            wrong = sorted(expected.items() ^ operation.items.items())[:4]
-            self._bad(f"a list at {at} is not the state at that revision: {wrong}")
+            missing = sorted(expected.items() - operation.items.items())[:4]
+            extra = sorted(operation.items.items() - expected.items())[:4]
+            self._bad(
+                f"a list at {at} of {operation.where} is not the state at that revision: "
+                f"it lacks {missing} and has {extra}"
+            )
 
     # ---- allocators ----
 
@@ -286,3 +302,12 @@ def _versions(changes: Iterable[Change]) -> Iterable[tuple[int, int, Change | No
         yield start, change.revision - 1, current
         start, current = change.revision, None if change.type == "DELETED" else change
     yield start, _FAR, current
+
+
+def describe_history(operations: Iterable[Operation], watches: Iterable[WatchLog]) -> str:
+    """All that clients saw, one operation or event a line, for people who look into a violation."""
+    lines = [str(one) for one in sorted(operations, key=lambda one: one.start)]
+    for watch in watches:
+        lines.append(f"watch {watch.name} from {watch.since} to {watch.until}")
+        lines += (f"  {change}" for change in watch.changes)
+    return "\n".join(lines) + "\n"

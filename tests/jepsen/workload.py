@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from tests.jepsen.history import (
     DELETE,
     LIST,
     OK,
+    PAGE,
+    PATCH,
     READ,
     REFUSED,
     UPDATE,
@@ -31,22 +34,41 @@ from transom.kit.http_message import encode_request
 
 _CALL_SECONDS = 6.0
 _PAUSE_SECONDS = 0.002
+_RETRY_SECONDS = 0.1  # after a call without an answer
 _SILENT_SECONDS = 5  # then the server may be paused: the watch is opened again
-_KEYS = 6
-_SERVICES = 8
-_TEMPLATES = 9
-QUOTA = 4  # PodTemplates in a namespace
+_PAGE = 3
 MAPS, SERVICES, TEMPLATES = "configmaps", "services", "podtemplates"
 
 
+@dataclass(frozen=True, slots=True)
+class WorkloadSize:
+    """How many objects of each kind the clients share: few, so that they meet."""
+
+    maps: int
+    services: int
+    templates: int
+    quota: int  # PodTemplates that may exist at the same time
+
+    @classmethod
+    def for_clients(cls, clients: int) -> WorkloadSize:
+        return cls(
+            maps=max(6, clients // 2),
+            services=max(8, clients // 2),
+            templates=max(9, clients // 2),
+            quota=max(4, clients // 5),
+        )
+
+
 class ConnectionClient:
-    """One connection at a time to one of several servers. Repeats nothing."""
+    """Connections to several servers, of which it uses one until that fails or `move` is called.
+    Repeats nothing.
+    """
 
     def __init__(self, targets: Sequence[RestConfig], rng: random.Random) -> None:
         self._targets = targets
         self._rng = rng
-        self._connection: ApiConnection | None = None
-        self._target = targets[0]
+        self._connections: dict[int, ApiConnection] = {}
+        self._at = rng.randrange(len(targets))
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Status and decoded answer; OSError if there is none."""
@@ -55,7 +77,8 @@ class ConnectionClient:
                 connection = await self._connected()
                 answer = await connection.exchange(self.request(method, path, body))
         except (OSError, ApiUnreachable):
-            self.close()
+            self._drop(self._at)
+            self.move()
             raise
         return answer.status, orjson.loads(answer.body) if answer.body else {}
 
@@ -66,22 +89,38 @@ class ConnectionClient:
         return answer.status, connection
 
     async def _connected(self) -> ApiConnection:
-        if self._connection is None or not self._connection.usable:
-            self._target = self._rng.choice(self._targets)
-            self._connection = await open_api_connection(self._target, lambda _connection: None)
-        return self._connection
+        connection = self._connections.get(self._at)
+        if connection is None or not connection.usable:
+            connection = await open_api_connection(
+                self._targets[self._at], lambda _connection: None
+            )
+            self._connections[self._at] = connection
+        return connection
+
+    @property
+    def where(self) -> str:
+        return str(self._targets[self._at].port)
+
+    def move(self) -> None:
+        """Continues at any of the servers."""
+        self._at = self._rng.randrange(len(self._targets))
 
     def request(self, method: str, path: str, body: Any = None) -> bytes:
-        headers = [*self._target.request_headers(), ("Accept", "application/json")]
+        headers = [*self._targets[self._at].request_headers(), ("Accept", "application/json")]
         if body is None:
             return encode_request(method, path, headers)
-        headers.append(("Content-Type", "application/json"))
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers.append(("Content-Type", kind))
         return encode_request(method, path, headers, orjson.dumps(body))
 
+    def _drop(self, at: int) -> None:
+        connection = self._connections.pop(at, None)
+        if connection is not None:
+            connection.abort()
+
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.abort()
-            self._connection = None
+        for at in list(self._connections):
+            self._drop(at)
 
 
 @dataclass(slots=True)
@@ -90,6 +129,7 @@ class History:
     watches: list[WatchLog]
     unavailable: int = 0  # calls without an answer, or with a server error
     faults: list[str] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)  # of the calls without success
 
 
 class WorkloadClient:
@@ -99,12 +139,14 @@ class WorkloadClient:
         self,
         name: str,
         namespace: str,
+        size: WorkloadSize,
         client: ConnectionClient,
         rng: random.Random,
         history: History,
     ) -> None:
         self._name = name
         self._root = f"/api/v1/namespaces/{namespace}"
+        self._size = size
         self._client = client
         self._rng = rng
         self._history = history
@@ -118,13 +160,15 @@ class WorkloadClient:
                     (
                         self._read,
                         self._update,
+                        self._patch,
                         self._create,
                         self._delete,
                         self._list,
+                        self._list_pages,
                         self._grant,
                         self._fill_quota,
                     ),
-                    (30, 30, 14, 8, 8, 10, 8),
+                    (60, 26, 6, 14, 8, 8, 3, 10, 8),
                 )[0]
                 await step()
                 await asyncio.sleep(self._rng.random() * _PAUSE_SECONDS)
@@ -136,19 +180,20 @@ class WorkloadClient:
         return f"{self._name}-{self._count}"
 
     def _key(self) -> str:
-        return f"{MAPS}/k{self._rng.randrange(_KEYS)}"
+        return f"{MAPS}/k{self._rng.randrange(self._size.maps)}"
 
     async def _call(
         self, operation: Operation, method: str, path: str, body: Any = None
     ) -> Any | None:
         """The answer of a call that succeeded."""
         operation.start = time.monotonic()
+        operation.where = self._client.where
         self._history.operations.append(operation)
         try:
             status, found = await self._client.call(method, self._root + path, body)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as problem:
             operation.end = time.monotonic()
-            self._history.unavailable += 1
+            await self._failed(type(problem).__name__)
             return None
         operation.end = time.monotonic()
         if status < 300:
@@ -158,9 +203,14 @@ class WorkloadClient:
             operation.outcome = REFUSED
             if status == 404 and operation.kind == READ:
                 operation.outcome = OK
-        else:
-            self._history.unavailable += 1
+            return None
+        await self._failed(f"{status} {found.get('message', '')[:80]}")
         return None
+
+    async def _failed(self, text: str) -> None:
+        self._history.unavailable += 1
+        self._history.errors[text] += 1
+        await asyncio.sleep(_RETRY_SECONDS)
 
     async def _read(self) -> None:
         key = self._key()
@@ -183,6 +233,41 @@ class WorkloadClient:
         )
         if found is not None:
             take_list(operation, resource, found)
+
+    async def _list_pages(self) -> None:
+        """Each page comes from any server, and all from the revision of the first."""
+        resource = self._rng.choice((MAPS, SERVICES, TEMPLATES))
+        whole = Operation(LIST, f"{resource}/", 0.0)
+        token = ""
+        while True:
+            page = Operation(PAGE, whole.key, 0.0)
+            path = f"/{resource}?limit={_PAGE}" + (f"&continue={token}" if token else "")
+            found = await self._call(page, "GET", path)
+            if found is None:
+                return
+            whole.start = whole.start or page.start
+            whole.where += f"{page.where} "
+            if whole.revision not in (0, revision_of(found)):
+                whole.items = {"": (whole.revision, f"a page at {revision_of(found)}")}
+                break
+            pages = {**whole.items}
+            take_list(whole, resource, found)
+            whole.items = {**pages, **whole.items}
+            token = found["metadata"].get("continue", "")
+            if not token:
+                break
+            self._client.move()
+        # The first page is linearizable, the others are older by intention.
+        whole.end, whole.outcome = time.monotonic(), OK
+        self._history.operations.append(whole)
+
+    async def _patch(self) -> None:
+        """Without a resourceVersion: it applies to whatever is there."""
+        key = self._key()
+        operation = Operation(PATCH, key, 0.0, value=self._value())
+        found = await self._call(operation, "PATCH", f"/{key}", {"data": {"v": operation.value}})
+        if found is not None:
+            operation.revision = self._known[key] = revision_of(found)
 
     async def _create(self) -> None:
         key = self._key()
@@ -219,7 +304,7 @@ class WorkloadClient:
 
     async def _grant(self) -> None:
         """Services: their addresses and ports are granted by the servers."""
-        key = f"{SERVICES}/s{self._rng.randrange(_SERVICES)}"
+        key = f"{SERVICES}/s{self._rng.randrange(self._size.services)}"
         if self._rng.random() < 0.4:
             await self._delete(key)
             return
@@ -237,7 +322,7 @@ class WorkloadClient:
 
     async def _fill_quota(self) -> None:
         """PodTemplates: a quota limits their number, and no controller changes them."""
-        key = f"{TEMPLATES}/t{self._rng.randrange(_TEMPLATES)}"
+        key = f"{TEMPLATES}/t{self._rng.randrange(self._size.templates)}"
         if self._rng.random() < 0.35:
             await self._delete(key)
             return
@@ -269,6 +354,10 @@ def grants_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
     spec = obj.get("spec") or {}
     ports = [f"port {port['nodePort']}" for port in spec.get("ports") or () if "nodePort" in port]
     return tuple(sorted([*ports, *([spec["clusterIP"]] if "clusterIP" in spec else [])]))
+
+
+def describe_object(obj: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    return content_of(obj), obj["metadata"]["uid"], grants_of(obj)
 
 
 def take_list(operation: Operation, resource: str, found: Mapping[str, Any]) -> None:
@@ -307,7 +396,7 @@ class Watcher:
         while not (end.done() and self.last >= end.result()):
             with contextlib.suppress(OSError, ValueError, ApiUnreachable):
                 await self._follow(end)
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _follow(self, end: asyncio.Future[int]) -> None:
         client = ConnectionClient(self._targets, self._rng)

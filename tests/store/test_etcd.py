@@ -542,6 +542,47 @@ class LossyClient(EtcdClient):
         return done
 
 
+class DelayingClient(LossyClient):
+    """The first transaction is on its way until `deliver`; its sender hears of a lost connection."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.held: list[bytes] = []
+        self.hold = False
+
+    async def txn(self, request: bytes, seconds: float = 10.0) -> wire.EtcdTxn:
+        if self.hold:
+            self.hold = False
+            self.held.append(request)
+            raise RpcError("Unavailable", "transport is closing")
+        return await super().txn(request, seconds)
+
+    async def deliver(self) -> wire.EtcdTxn:
+        return await super().txn(self.held.pop())
+
+
+async def test_a_create_that_arrives_late_is_not_committed_after_its_second_attempt(
+    etcd: EtcdProcess,
+) -> None:
+    url = etcd.fresh_url()
+    client = DelayingClient(url)
+    store = EtcdStore(client, parse_etcd_address(url).prefix)
+    await store.start()
+    client.hold = True
+    # Another create of that time compares the former fence, and is sent again.
+    both = [store.put(f"maps/{name}", lambda _: b"1", expected=0) for name in "ab"]
+    made = await asyncio.gather(*both)
+    assert [record.value for record in made] == [b"1", b"1"]
+    await store.delete("maps/a")
+    await store.delete("maps/b")
+    assert not (await client.deliver()).succeeded
+    again = await store.put("maps/a", lambda _: b"2", expected=0)
+    assert again.value == b"2"
+    with pytest.raises(PreconditionFailed):
+        await store.put("maps/a", lambda _: b"3", expected=0)
+    await store.close()
+
+
 async def test_a_write_without_an_answer_is_sent_again_and_happens_once(
     etcd: EtcdProcess,
 ) -> None:
@@ -559,6 +600,15 @@ async def test_a_write_without_an_answer_is_sent_again_and_happens_once(
     changed = await store.put("maps/a", lambda _: b"2", expected=made.mod_revision, lock="l")
     assert changed.value == b"2"
     assert [event.record and event.record.value for event in seen] == [b"1", b"2"]
+    # Another client deletes what was created: it is not created again.
+    client.lose = 1
+    path = f"{prefix}/maps/b".encode()
+    client.after = [wire.txn_request((), (wire.op_delete(wire.delete_request(path)),))]
+    first = await store.put("maps/b", lambda _: b"1", expected=0)
+    await store.sync()
+    assert store.get("maps/b") is None
+    revisions = [event.revision for event in seen if event.key == "maps/b"]
+    assert len(revisions) == 2 and revisions[0] == first.mod_revision
     # It may have been committed and overwritten: then the history cannot show it, and nothing is claimed.
     client.lose = 1
     put = wire.op_put(wire.put_request(f"{prefix}/maps/a".encode(), b"other"))

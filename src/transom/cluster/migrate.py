@@ -9,32 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from transom.apiserver.core.integrity import check_value
-from transom.apiserver.core.registry_layout import RegistryLayout
 from transom.cluster import config as configs
 from transom.cluster import daemon, protection
-from transom.cluster.cluster_records import all_records, custom_kinds, portable_snapshot
+from transom.cluster.cluster_records import all_records, portable_snapshot
 from transom.cluster.config import ClusterConfig
+from transom.cluster.etcd_data import read_etcd, verify_records, write_records
 from transom.cluster.etcd_store import make_etcd_store
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node.settings import name_option
 from transom.store import disk
-from transom.store.api import PreconditionFailed, StoreError, StoreRecord
+from transom.store.api import StoreError, StoreRecord
 from transom.store.etcd.client import EtcdAddressError, parse_etcd_address
 from transom.store.rows import Ledger, LedgerWriter, StoredRow
 from transom.store.sealing import Sealing
 from transom.store.sqlite import SqliteStore
 
 SQLITE = "sqlite"
-_AT_ONCE = 64
 
 ReportProgress = Callable[[str], None]
 
@@ -101,7 +96,6 @@ async def _to_etcd(
 ) -> dict[str, Any]:
     records = await _read_file(config, sealing)
     report_progress(f"writing {len(records)} objects to etcd ...")
-    kinds, layout = custom_kinds(records), RegistryLayout()
     store = make_etcd_store(parse_etcd_address(target), sealing)
     await store.start()
     try:
@@ -110,26 +104,13 @@ async def _to_etcd(
                 "there are objects at this prefix of etcd already",
                 "choose another prefix: etcd://HOST:PORT/PREFIX",
             )
-        now = time.time()
-
-        async def write(record: StoreRecord) -> None:
-            value = layout.registry_value(record.key, record.value, kinds)
-            ttl = None if record.expires is None else max(1.0, record.expires - now)
-            await store.put(record.key, lambda _revision: value, expected=0, ttl=ttl)
-
-        ordered = sorted(records, key=lambda record: record.mod_revision)
-        for start in range(0, len(ordered), _AT_ONCE):
-            await asyncio.gather(*(write(record) for record in ordered[start : start + _AT_ONCE]))
-    except PreconditionFailed as problem:
-        raise UserError("another process writes to this prefix of etcd") from problem
-    except ValueError as problem:
-        raise UserError(f"an object cannot be migrated: {problem}") from problem
+        await write_records(store, records, {})
     finally:
         await store.close()
     report_progress("verifying ...")
-    found = await _read_etcd(target, sealing)
+    found = await read_etcd(target, sealing)
     revision = max((record.mod_revision for record in found), default=0)
-    counts = _verify(records, found, same_revisions=False)
+    counts = verify_records(records, found, same_revisions=False)
     kept = disk.set_database_aside(config.database, "before-migration")
     configs.save_config(replace(config, store=target))
     for suffix in ("", "-wal"):
@@ -153,19 +134,6 @@ async def _read_file(config: ClusterConfig, sealing: Sealing) -> list[StoreRecor
         await store.close()
 
 
-async def _read_etcd(address: str, sealing: Sealing) -> list[StoreRecord]:
-    store = make_etcd_store(parse_etcd_address(address), sealing)
-    await store.start()
-    try:
-        found = list(all_records(portable_snapshot(store.snapshot(), time.time())))
-        corrupt = [one.key for one in store.quarantined()]
-    finally:
-        await store.close()
-    if corrupt:
-        raise UserError(f"{len(corrupt)} values of etcd cannot be read: {', '.join(corrupt[:5])}")
-    return found
-
-
 # ---- to a file ----
 
 
@@ -176,7 +144,7 @@ async def _to_sqlite(
     await store.start()
     revision = store.revision
     await store.close()
-    records = await _read_etcd(config.store, sealing)
+    records = await read_etcd(config.store, sealing)
     revision = max(revision, *(record.mod_revision for record in records))
     report_progress(f"writing {len(records)} objects to {config.database} ...")
     try:
@@ -188,7 +156,7 @@ async def _to_sqlite(
     )
     disk.forget_acknowledged(config.database)
     report_progress("verifying ...")
-    counts = _verify(records, await _read_file(config, sealing), same_revisions=True)
+    counts = verify_records(records, await _read_file(config, sealing), same_revisions=True)
     kept = config.store
     configs.save_config(replace(config, store="", advertise_address=""))
     return {"store": SQLITE, "objects": counts, "revision": revision, "kept": kept}
@@ -204,35 +172,3 @@ def _rows(records: Sequence[StoreRecord], sealing: Sealing) -> Iterator[StoredRo
             record.expires,
             sealing.to_disk(record.key, record.value),
         )
-
-
-# ---- verification ----
-
-
-def _verify(
-    before: Sequence[StoreRecord], after: Sequence[StoreRecord], *, same_revisions: bool
-) -> dict[str, int]:
-    """Compares every object; returns how many there are of each resource. Events may expire
-    meanwhile.
-    """
-    found = {record.key: record for record in after}
-    for record in before:
-        other = found.pop(record.key, None)
-        if other is None:
-            if record.expires is None:
-                raise UserError(f"{record.key} is missing after the migration")
-            continue
-        if _content(record, same_revisions) != _content(other, same_revisions):
-            raise UserError(f"{record.key} differs after the migration")
-    if found:
-        raise UserError(f"{next(iter(found))} is in the new store, and was not in the old one")
-    return dict(sorted(Counter(record.key.partition("/")[0] for record in after).items()))
-
-
-def _content(record: StoreRecord, with_revision: bool) -> Any:
-    obj = orjson.loads(record.value)
-    obj.pop("kind", None)
-    if not with_revision:
-        obj["metadata"].pop("resourceVersion", None)
-        return obj
-    return obj, record.mod_revision, record.create_revision

@@ -1,6 +1,4 @@
-"""Where the records of a snapshot come from: the API of a running cluster, or the store of a
-stopped one.
-"""
+"""Where the records of a snapshot come from: a running cluster, or the data of a stopped one."""
 
 from __future__ import annotations
 
@@ -15,18 +13,19 @@ from transom.cluster.config import ClusterConfig
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.store.api import StoreError, StoreSnapshot
-from transom.store.snapshot_file import (
-    pack_records,
-)
+from transom.store.sealing import Sealing
+from transom.store.snapshot_file import pack_records
 
 if TYPE_CHECKING:
+    from transom.cluster import cluster_records, etcd_data, store_control
     from transom.cluster import probe as probes
-    from transom.cluster import store_control
     from transom.store import sqlite
 else:
+    cluster_records = lazy_import("transom.cluster.cluster_records")
+    etcd_data = lazy_import("transom.cluster.etcd_data")
     probes = lazy_import("transom.cluster.probe")
-    store_control = lazy_import("transom.cluster.store_control")
     sqlite = lazy_import("transom.store.sqlite")
+    store_control = lazy_import("transom.cluster.store_control")
 
 BLOCK_RECORDS = 256
 
@@ -43,7 +42,7 @@ class SnapshotSource(Protocol):
     def end(self, name: str) -> None: ...
 
 
-class RunningSource:
+class RunningCluster:
     def __init__(self, config: ClusterConfig) -> None:
         self._root = store_control.ROOT
         self._unreachable = probes.ClusterUnreachable
@@ -83,24 +82,12 @@ class RunningSource:
         return b"" if status == 404 else body
 
 
-class StoppedSource:
-    """The data of a stopped cluster. The caller holds the cluster's lock."""
+class StoppedData:
+    """The data of a stopped cluster, values as they are sealed."""
 
-    def __init__(self, config: ClusterConfig) -> None:
-        self._sealing = protection.sealing(config)
-        path = config.database
-
-        async def read() -> StoreSnapshot:
-            store = sqlite.SqliteStore(path, sealing=self._sealing)
-            await store.start()
-            found = store.snapshot()
-            await store.close()
-            return found
-
-        try:
-            self._snapshot = asyncio.run(read())
-        except StoreError as error:
-            raise UserError(f"cannot read the data of cluster {config.name!r}: {error}") from error
+    def __init__(self, snapshot: StoreSnapshot, sealing: Sealing) -> None:
+        self._snapshot = snapshot
+        self._sealing = sealing
 
     def begin(self) -> dict[str, Any]:
         return {"id": "", "revision": self._snapshot.revision, "records": self._snapshot.count}
@@ -113,3 +100,26 @@ class StoppedSource:
 
     def end(self, name: str) -> None:
         """Nothing to release."""
+
+
+def read_stopped_cluster(config: ClusterConfig) -> StoppedData:
+    """The caller holds the cluster's lock."""
+    sealing = protection.sealing(config)
+    read = _read_etcd if config.store else _read_file
+    try:
+        return StoppedData(asyncio.run(read(config, sealing)), sealing)
+    except StoreError as error:
+        raise UserError(f"cannot read the data of cluster {config.name!r}: {error}") from error
+
+
+async def _read_file(config: ClusterConfig, sealing: Sealing) -> StoreSnapshot:
+    store = sqlite.SqliteStore(config.database, sealing=sealing)
+    await store.start()
+    found = store.snapshot()
+    await store.close()
+    return found
+
+
+async def _read_etcd(config: ClusterConfig, sealing: Sealing) -> StoreSnapshot:
+    async with etcd_data.etcd_of_stopped_cluster(config, sealing) as store:
+        return cluster_records.portable_snapshot(store.snapshot(), time.time())

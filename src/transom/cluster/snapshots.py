@@ -7,6 +7,7 @@ keys. Nothing is replaced before its replacement is complete and on disk.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import json
@@ -21,13 +22,14 @@ import orjson
 
 from transom import __version__
 from transom.cluster import config as configs
-from transom.cluster import daemon
+from transom.cluster import daemon, protection
 from transom.cluster.config import ClusterConfig
 from transom.cluster.snapshot_sources import (
     BLOCK_RECORDS,
-    RunningSource,
+    RunningCluster,
     SnapshotSource,
-    StoppedSource,
+    StoppedData,
+    read_stopped_cluster,
 )
 from transom.kit import keyring
 from transom.kit.files import sync_directory, write_atomic
@@ -35,7 +37,7 @@ from transom.kit.keyring import KeyFileError, KeyRing
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.node.settings import clusters_dir, name_option
-from transom.store.api import StoreError
+from transom.store.api import StoreError, StoreRecord, StoreSnapshot
 from transom.store.mvcc import Row
 from transom.store.rows import Ledger, LedgerWriter, StoredRow
 from transom.store.sealing import Sealing
@@ -50,9 +52,11 @@ from transom.store.snapshot_file import (
 
 if TYPE_CHECKING:
     from transom.apiserver.core import integrity
+    from transom.cluster import etcd_data
     from transom.store import disk
 else:
     integrity = lazy_import("transom.apiserver.core.integrity")
+    etcd_data = lazy_import("transom.cluster.etcd_data")
     disk = lazy_import("transom.store.disk")
 
 SUFFIX = ".snapshot"
@@ -111,24 +115,19 @@ def save_snapshot(
     if daemon.running_pid(config) is not None:
         return _save(
             config,
-            RunningSource(config),
+            RunningCluster(config),
             target,
             with_keys=with_keys,
             report_progress=report_progress,
         )
-    if config.store:
-        raise UserError(
-            f"cluster {config.name!r} is stopped, and its data is in etcd",
-            f"start it with: transom up{name_option(config.name)}",
-        )
-    if not config.database.exists():
+    if not config.store and not config.database.exists():
         hint = f"start it with: transom up{name_option(config.name)}"
         raise UserError(f"cluster {config.name!r} has no data yet", hint)
     lock = daemon.ClusterLock(config)
     try:
         return _save(
             config,
-            StoppedSource(config),
+            read_stopped_cluster(config),
             target,
             with_keys=with_keys,
             report_progress=report_progress,
@@ -401,15 +400,10 @@ def restore_snapshot(
             f"cluster {name!r} exists",
             "replace its data with --replace, or choose another name with --name",
         )
-    if existing.store:
-        raise UserError(
-            f"cluster {name!r} keeps its data in etcd, and a snapshot is restored to a file",
-            "restore it as another cluster with --name, and move that one to an empty etcd with "
-            "transom migrate --to etcd://...",
-        )
+    restore = _restore_to_etcd if existing.store else _restore_over
     lock = daemon.ClusterLock(existing)
     try:
-        return _restore_over(found, existing, key_file, bump, report_progress)
+        return restore(found, existing, key_file, bump, report_progress)
     finally:
         lock.release()
 
@@ -523,22 +517,100 @@ def _restore_over(
     )
     kept = disk.set_database_aside(config.database, "before-restore")
     if has_keys:
-        work = config.state / ".restoring"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(mode=0o700)
-        _write_keys(found, work)
-        if config.pki.exists():
-            os.replace(config.pki, config.state / kept.name.replace("store.db", "pki", 1))
-        os.replace(work / "pki", config.pki)
-        if (work / _KEYS).exists():
-            os.replace(work / _KEYS, config.state / _KEYS)
-            configs.save_config(
-                dataclasses.replace(config, encryption_key_file=str(config.state / _KEYS))
-            )
-        shutil.rmtree(work)
+        _replace_keys(found, config, kept.name.replace("store.db", "pki", 1))
     disk.swap_database(config.database, kept)
     disk.forget_acknowledged(config.database)
     return report | {"cluster": config.name, "kept": str(kept) if kept.exists() else None}
+
+
+def _replace_keys(found: CheckedSnapshot, config: ClusterConfig, aside: str) -> None:
+    """The former keys are kept in the folder `aside`."""
+    work = config.state / ".restoring"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(mode=0o700)
+    _write_keys(found, work)
+    if config.pki.exists():
+        os.replace(config.pki, config.state / aside)
+    os.replace(work / "pki", config.pki)
+    if (work / _KEYS).exists():
+        os.replace(work / _KEYS, config.state / _KEYS)
+        configs.save_config(
+            dataclasses.replace(config, encryption_key_file=str(config.state / _KEYS))
+        )
+    shutil.rmtree(work)
+
+
+def _restore_to_etcd(
+    found: CheckedSnapshot,
+    config: ClusterConfig,
+    key_file: Path | None,
+    bump: int,
+    report_progress: ReportProgress,
+) -> dict[str, Any]:
+    """etcd assigns the revisions, and they go on: `bump` is not needed. The former objects are saved
+    as a snapshot first.
+    """
+    if "pki/sa.key" in found.reader.files:
+        raise UserError(
+            "the snapshot contains keys, which the API servers on this etcd share",
+            "restore it as another cluster with --name, or save one without --with-keys",
+        )
+    same = found.reader.header.get("serviceAccountKey") == _fingerprint(config.pki / "sa.pub")
+    records, tokens = _readable_records(found, key_file or _key_file(config), has_same_keys=same)
+    sealing = protection.sealing(config)
+    kept = default_snapshot_file(config.name, "before-restore")
+
+    def keep(snapshot: StoreSnapshot) -> None:
+        _make_folder(kept.parent)
+        source = StoppedData(snapshot, sealing)
+        _save(config, source, kept, with_keys=False, report_progress=report_progress)
+        report_progress(f"writing {len(records)} objects to etcd ...")
+
+    try:
+        revision = asyncio.run(etcd_data.replace_records(config, sealing, records, keep))
+    except StoreError as problem:
+        raise UserError(
+            f"cannot restore to etcd: {problem}", "run the same command again to continue"
+        ) from problem
+    return {
+        "records": len(records),
+        "counts": found.reader.trailer["counts"],
+        "revision": revision,
+        "tokensReissued": tokens,
+        "cluster": config.name,
+        "kept": str(kept),
+    }
+
+
+def _readable_records(
+    found: CheckedSnapshot, key_file: Path | None, *, has_same_keys: bool
+) -> tuple[list[StoreRecord], int]:
+    """The records without encryption, and how many tokens were left out."""
+    sealing = _sealing_of(found, key_file)
+    records, tokens = found.records, 0
+    if not has_same_keys:
+        records, tokens = _without_tokens(records, sealing)
+    plain = [
+        StoreRecord(
+            one.key,
+            sealing.from_disk(one.key, one.value),
+            one.create_revision,
+            one.mod_revision,
+            one.expires,
+        )
+        for one in records
+    ]
+    return plain, tokens
+
+
+def _sealing_of(found: CheckedSnapshot, key_file: Path | None) -> Sealing:
+    ring = _ring(found.reader, key_file)
+    if found.unread and ring is None:
+        raise UserError(
+            f"{found.unread} records of the snapshot are encrypted, and there is no key",
+            "pass its keys with --encryption-key-file FILE",
+        )
+    return Sealing(ring)
 
 
 def _key_file(config: ClusterConfig) -> Path | None:
@@ -558,12 +630,7 @@ def _write_data(
     have seen, and everything before counts as compacted, so clients with older resourceVersions
     must list again.
     """
-    if found.unread and _ring(found.reader, key_file) is None:
-        raise UserError(
-            f"{found.unread} records of the snapshot are encrypted, and there is no key",
-            "pass its keys with --encryption-key-file FILE",
-        )
-    sealing = Sealing(_ring(found.reader, key_file))
+    sealing = _sealing_of(found, key_file)
     revision = max(int(found.reader.header["revision"]), _revision_of(database)) + bump
     tokens = 0
     records = sorted(found.records, key=lambda record: record.mod_revision)

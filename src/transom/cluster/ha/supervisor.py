@@ -19,10 +19,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
 from transom.cluster.ha import layout
 from transom.cluster.ha.balancer import ServerBackend, TcpBalancer
+from transom.cluster.ha.members import MEMBER_STOP_SECONDS, make_members
 from transom.cluster.ha.processes import ManagedProcess
 from transom.cluster.ha.sockets import connect_unix, listen_unix
 from transom.cluster.pki import ClusterPki
@@ -37,7 +37,6 @@ _READY: Final = "ready"
 _ERROR: Final = "error "
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 8.0
-_MEMBER_STOP_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 0.3  # connections that are being opened reach the old process
 
 Report = Callable[[str], None]
@@ -105,21 +104,11 @@ class ServerGroup:
         )
         self.servers = [self._worker(name) for name in names]
         self.nodes = None if config.no_nodes else self._worker("nodes")
-        self.members = [
-            self._member(number) for number in range(1, len(config.etcd_ports) // 2 + 1)
-        ]
+        self.members = make_members(config)
 
     def _worker(self, role: str) -> ManagedProcess:
         command = [sys.executable, "-P", "-m", "transom.cluster.ha.worker", role, self._config.name]
         return ManagedProcess(role, command, on_line=lambda line: self._line(role, line))
-
-    def _member(self, number: int) -> ManagedProcess:
-        folder = layout.etcd_folder(self._config, number)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = daemon.open_log(folder.with_name(folder.name + ".log"))
-        return ManagedProcess(
-            f"etcd-{number}", layout.etcd_command(self._config, number), log_file=file
-        )
 
     def _line(self, role: str, line: str) -> None:
         if line.startswith(_ERROR) and self._is_starting:
@@ -165,7 +154,7 @@ class ServerGroup:
         await self.balancer.stop()
         # A leader that ends waits 7 s for another member to lead, and none stays. Their logs are
         # synced: ending them at once loses nothing.
-        await asyncio.gather(*(member.stop(_MEMBER_STOP_SECONDS) for member in self.members))
+        await asyncio.gather(*(member.stop(MEMBER_STOP_SECONDS) for member in self.members))
 
     def status(self) -> dict[str, Any]:
         ready = {one.name: one.status() for one in self.balancer.backends}

@@ -8,6 +8,7 @@ from typing import Protocol
 OWN = "transom.io/"
 MARKER = OWN + "marker"
 LOCKS = OWN + "locks/"
+FENCES = OWN + "fences/"
 QUARANTINE = OWN + "quarantine/"
 
 

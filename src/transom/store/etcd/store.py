@@ -36,11 +36,19 @@ from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, has_reliable_progress
 from transom.store.etcd.compaction import EtcdCompactor
 from transom.store.etcd.history import CopyHistory
-from transom.store.etcd.layout import LOCKS, MARKER, OWN, QUARANTINE, EtcdLayout, PlainLayout
+from transom.store.etcd.layout import (
+    FENCES,
+    LOCKS,
+    MARKER,
+    OWN,
+    QUARANTINE,
+    EtcdLayout,
+    PlainLayout,
+)
 from transom.store.etcd.leases import EtcdLeases
 from transom.store.etcd.quarantine import QuarantinedKeys
 from transom.store.etcd.resealing import StaleValues
-from transom.store.etcd.retries import submit_until_known
+from transom.store.etcd.submit import EtcdSubmitter
 from transom.store.etcd.waiters import RevisionWaiters, bounded, error_text, fail_waiters
 from transom.store.mvcc import MvccState, Row
 from transom.store.sealing import NOTHING, Sealing
@@ -50,6 +58,7 @@ _log = logging.getLogger(__name__)
 _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first time, at most
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
 _PROBE_SECONDS = 2.0
+_EVENTS_AT_ONCE = 1024
 _START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
 
 
@@ -86,6 +95,9 @@ class EtcdStore:
         self._writing: dict[str, asyncio.Future[Any]] = {}  # the newest write of a key
         self._locks: dict[str, int] = {}  # mod revisions
         self._waiting = RevisionWaiters()
+        self._submitter = EtcdSubmitter(
+            client, self._leases, self._etcd_key(FENCES), self._wait_for_revision
+        )
         self._syncing: list[asyncio.Future[None]] = []
         self._sync_task: asyncio.Task[None] | None = None
         self._stale = False  # the copy is of another history: etcd was restored from a backup
@@ -145,6 +157,7 @@ class EtcdStore:
         if not self._opened:
             return
         self._opened = False
+        self._submitter.close()
         self._history.stop()
         if self._nudge_timer is not None:
             self._nudge_timer.cancel()
@@ -227,6 +240,13 @@ class EtcdStore:
         finally:
             self._sync_task = None
 
+    async def _wait_for_revision(self, revision: int) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(revision, waiter)
+        self._waiting.reached(self._state.revision)
+        self._nudge_later()
+        await bounded(waiter)
+
     async def _current_revision(self) -> int:
         known = self._state.revision
         found = await self._client.range(
@@ -294,8 +314,7 @@ class EtcdStore:
             for others_compare, others_put in others:
                 compare.append(others_compare)
                 success.append(others_put)
-            repeated = None if expected is None else stored
-            revision = await self._commit(key, path, compare, success, repeated)
+            revision = await self._commit(key, path, compare, success, expected, stored)
             record = self._find(key, revision)
             if stamp is not None:
                 stamp(revision)
@@ -384,17 +403,23 @@ class EtcdStore:
         path: bytes,
         compare: Sequence[bytes],
         success: Sequence[bytes],
-        repeated: bytes | None = None,
+        expected: int | None = None,
+        stored: bytes = b"",
     ) -> int:
-        """The revision of the transaction, once the copy has reached it. `repeated`: the value that
-        it writes, if it may be sent again when the answer is lost.
+        """The revision of the transaction, once the copy has reached it. A put that expects a
+        revision (0: that there is no such key) may be sent again when the answer is lost.
         """
         current = wire.op_range(wire.range_request(path))
         request = wire.txn_request(compare, success, (current,))
-        if repeated is not None and self._client.has_several_endpoints:
-            done = await submit_until_known(self._client, request, repeated, lambda: self._opened)
-        else:
+        if expected is None or not self._client.has_several_endpoints:
             done = await self._client.txn(request)
+        elif expected:
+            done = await self._submitter.update(request, stored)
+        else:
+            since = self._state.revision
+            done = await self._submitter.create(
+                path, compare, success, lambda: self._find_create(key, stored, since)
+            )
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if done.revision <= self._state.revision and not self._stale:
             waiter.set_result(None)
@@ -407,6 +432,26 @@ class EtcdStore:
             raise PreconditionFailed(self._state.get(key))
         self._last_commit = time.time()
         return done.revision
+
+    def _find_create(self, key: str, stored: bytes, since: int) -> int | None:
+        """The revision at which the history has this value of a new key, 0 if it does not have it,
+        None if the history does not go back to `since`.
+        """
+        plain = self._sealing.from_disk(key, stored)
+        while True:
+            try:
+                events, reached = self._state.events(key, since, _EVENTS_AT_ONCE)
+            except RevisionCompacted:
+                return None
+            for event in events:
+                record = event.record
+                if event.key != key or record is None or event.previous is not None:
+                    continue
+                if record.value == self._layout.from_etcd(key, plain, record.mod_revision):
+                    return record.mod_revision
+            if reached >= self._state.revision:
+                return 0
+            since = reached
 
     def _find(self, key: str, revision: int) -> StoreRecord:
         record = self._state.get(key)
