@@ -85,15 +85,20 @@ class ExpressionEvaluator(PowerShellSession):
         await self.assign_statement(node)
         return await self.value(node.target)
 
+    async def _assign_several(self, target: ArrayLiteral, values: list[Any]) -> None:
+        """`$first, $second, $rest = ...`: the last variable takes the rest."""
+        last = len(target.items) - 1
+        for index, single in enumerate(target.items):
+            one = values[index] if index < len(values) else None
+            await self.assign(single, values[index:] if index == last < len(values) - 1 else one)
+
     async def assign(self, target: PsNode, value: Any) -> None:
         if isinstance(target, VariableReference):
             self.put(target.name, value)
         elif isinstance(target, CastExpression):
             await self.assign(target.operand, cast_defined(self, target.type, value))
         elif isinstance(target, ArrayLiteral):
-            values = to_items(value)
-            for index, single in enumerate(target.items):
-                await self.assign(single, values[index] if index < len(values) else None)
+            await self._assign_several(target, to_items(value))
         elif isinstance(target, IndexExpression):
             container, key = await self.value(target.target), await self.value(target.index)
             if isinstance(container, Hashtable):

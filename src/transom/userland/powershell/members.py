@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 from calendar import timegm
 from collections.abc import Awaitable, Callable, Mapping
 from time import gmtime, strptime
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from transom.machines.windows.time_zones import offset_seconds
@@ -57,9 +58,14 @@ def parse_date(shown: str) -> DateTime:
     for shape in (
         "%Y-%m-%dT%H:%M:%SZ",
         "%Y-%m-%dT%H:%M:%S",
+        "%Y-%m-%dT%H:%M",
         "%Y-%m-%d %H:%M:%S",
+        "%Y-%m-%d %H:%M",
         "%Y-%m-%d",
         "%m/%d/%Y %H:%M:%S",
+        "%m/%d/%Y %I:%M:%S %p",
+        "%m/%d/%Y %I:%M %p",
+        "%m/%d/%Y %H:%M",
         "%m/%d/%Y",
     ):
         try:
@@ -86,9 +92,33 @@ def cast_value(name: str, value: Any) -> Any:
     return convert(value) if convert is not None else value
 
 
-def _cast_integer(value: Any) -> Any:
-    found = ord(value) if isinstance(value, Char) else to_number(value)
-    return round(found) if isinstance(found, float) else found
+_LIMITS: Final = {
+    "byte": (0, 0xFF, "System.Byte", "an unsigned byte"),
+    "int16": (-(1 << 15), (1 << 15) - 1, "System.Int16", "an Int16"),
+    "int": (-(1 << 31), (1 << 31) - 1, "System.Int32", "an Int32"),
+    "int32": (-(1 << 31), (1 << 31) - 1, "System.Int32", "an Int32"),
+    "uint32": (0, (1 << 32) - 1, "System.UInt32", "a UInt32"),
+    "int64": (-(1 << 63), (1 << 63) - 1, "System.Int64", "an Int64"),
+    "long": (-(1 << 63), (1 << 63) - 1, "System.Int64", "an Int64"),
+}
+
+
+def _cast_integer(kind: str) -> Callable[[Any], Any]:
+    least, most, name, shown = _LIMITS[kind]
+
+    def cast(value: Any) -> Any:
+        found = ord(value) if isinstance(value, Char) else to_number(value)
+        found = round(found) if isinstance(found, float) and math.isfinite(found) else found
+        if not least <= found <= most:
+            raise PowerShellError(
+                f'Cannot convert value "{to_text(value)}" to type "{name}". Error: "Value was '
+                f'either too large or too small for {shown}."',
+                "InvalidArgument: (:) [], RuntimeException",
+                "InvalidCastIConvertible",
+            )
+        return found
+
+    return cast
 
 
 def _cast_float(value: Any) -> float:
@@ -145,8 +175,12 @@ def _uri(value: Any) -> PsObject:
 
 _CASTS: dict[str, Callable[[Any], Any]] = {
     "uri": lambda value: value if isinstance(value, PsObject) else _uri(value),
-    **dict.fromkeys(("int", "int32", "int64", "long", "byte", "uint32", "int16"), _cast_integer),
+    **{kind: _cast_integer(kind) for kind in _LIMITS},
     **dict.fromkeys(("double", "single", "float", "decimal"), _cast_float),
+    **dict.fromkeys(
+        ("regex", "text.regularexpressions.regex"),
+        _unless_object(lambda value: PsObject(statics.REGEX_TYPE, {}, to_text(value))),
+    ),
     "string": to_text,
     **dict.fromkeys(("bool", "boolean", "switch"), to_bool),
     "char": _cast_char,
@@ -587,6 +621,7 @@ def _delete_item(evaluator: PowerShellSession, target: PsObject, arguments: list
 METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     **listener.METHODS,
     **dotnet_objects.METHODS,
+    **statics.METHODS,
     ("System.IO.DirectoryInfo", "delete"): _delete_item,
     ("System.IO.FileInfo", "delete"): _delete_item,
     ("System.Management.Automation.PSCredential", "getnetworkcredential"): _network_credential,

@@ -11,12 +11,14 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from transom.machines.styles import windows_error_code
+from transom.userland.limits import bounded
 from transom.userland.powershell.operators import expression, time_span
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     PowerShellError,
     PsObject,
+    ScriptBlock,
     to_items,
     to_number,
     to_text,
@@ -232,6 +234,7 @@ def _replace(a: list[str]) -> str:
     return str(expression(a[1], fold=False).sub(template, a[0]))
 
 
+REGEX_TYPE: Final = "System.Text.RegularExpressions.Regex"
 _REGEX: Final[dict[str, Callable[[list[str]], Any]]] = {
     "match": lambda a: match_object(expression(a[1], fold=False).search(a[0])),
     "matches": lambda a: all_matches(a[0], a[1]),
@@ -366,11 +369,33 @@ def _words(table: dict[str, Callable[[list[str]], Any]], name: str) -> Static:
     return run
 
 
+def _replace_matches(evaluator: PowerShellSession, a: list[Any] | None) -> Any:
+    """`[regex]::Replace(text, pattern, replacement)`; a script block gets each match."""
+    words = a or []
+    if len(words) < 3 or not isinstance(words[2], ScriptBlock):
+        return _words(_REGEX, "replace")(evaluator, a)
+    return _replace_by_script(evaluator, to_text(words[0]), to_text(words[1]), words[2])
+
+
+async def _replace_by_script(
+    evaluator: PowerShellSession, text: str, pattern: str, block: ScriptBlock
+) -> str:
+    out, end = "", 0
+    for found in all_matches(text, pattern):
+        start, value = int(found.properties["Index"]), to_text(found.get("Value"))
+        made = await evaluator.invoke_with(block, [found])
+        out = bounded(out + text[end:start] + "".join(to_text(one) for one in made))
+        end = start + len(value)
+    return bounded(out + text[end:])
+
+
 STATICS: Final[dict[tuple[str, str], Static]] = {
     **{(kind, name.lower()): _on_file(name, work) for (kind, name), work in _FILES.items()},
     **{("io.path", name): _words(_PATHS, name) for name in _PATHS},
     **{("regex", name): _words(_REGEX, name) for name in _REGEX},
     **{("text.regularexpressions.regex", name): _words(_REGEX, name) for name in _REGEX},
+    ("regex", "replace"): _replace_matches,
+    ("text.regularexpressions.regex", "replace"): _replace_matches,
     ("io.path", "gettempfilename"): _temporary,
     ("io.path", "gettemppath"): lambda evaluator, a: (
         evaluator.env.get("TEMP", "C:\\Windows\\Temp") + "\\"
@@ -405,3 +430,15 @@ STATICS: Final[dict[tuple[str, str], Static]] = {
     ("bitconverter", "tostring"): _hex,
     ("gc", "gettotalmemory"): _held,
 }
+
+
+def _of_regex(name: str) -> Callable[..., Any]:
+    """A method of a Regex object, like the static one with the object's pattern."""
+
+    def run(evaluator: PowerShellSession, target: PsObject, a: list[Any]) -> Any:
+        return STATICS["regex", name](evaluator, [*a[:1], target.text, *a[1:]])
+
+    return run
+
+
+METHODS: Final = {(REGEX_TYPE, name): _of_regex(name) for name in _REGEX if name != "escape"}
