@@ -289,3 +289,17 @@ async def test_a_month(play: ContextFactory) -> None:
             "rarely",
         ]
         assert all(job["status"]["conditions"][0]["type"] == "Complete" for job in left)
+
+
+@pytest.mark.parametrize("length", [1, 20_000])
+async def test_long_schedules_are_parsed_too(play: ContextFactory, length: int) -> None:
+    """Those of more than 16 KiB in a thread."""
+    async with play("cronjob") as plane:
+        await start(plane, cron_job(f"{','.join(['*/5'] * length)} * * * *"))
+        await leap(plane, 5 * MINUTE)
+        for _ in range(100):
+            if (await plane.client.list(JOBS, NS)).items:
+                break
+            await asyncio.to_thread(int)
+            await plane.clock.run_for(1, turns=40)
+        assert (await plane.client.list(JOBS, NS)).items

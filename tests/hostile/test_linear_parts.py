@@ -19,6 +19,12 @@ from tests.proxy.objects import endpoint_slice, port, service
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.strategies import services
 from transom.apiserver.core.watch import _with_version
+from transom.controllers.deployment.sets import (
+    HASH_LABEL,
+    TemplateComparison,
+    find_new,
+    find_old,
+)
 from transom.kubelet.podstate import PodState
 from transom.kubelet.status import generate_pod_status
 from transom.machinery import rbac, selectors
@@ -185,3 +191,44 @@ def test_the_last_state_of_a_deleted_object_has_the_version_of_its_deletion(
     body = {"metadata": {"name": "a", "resourceVersion": "7"}, **more}
     made = orjson.loads(_with_version(StoreRecord("k", orjson.dumps(body), 1, 7), 9))
     assert made == {**body, "metadata": {"name": "a", "resourceVersion": "9"}}
+
+
+def test_the_peers_of_a_rule_are_found_without_looking_at_all_labels() -> None:
+    peers = [{"podSelector": {"matchLabels": {"a": f"b{i}"}}} for i in range(5)]
+    peers.append({"podSelector": {"matchExpressions": [{"key": "k7", "operator": "Exists"}]}})
+    policy = {
+        "metadata": {"namespace": "n", "name": "p"},
+        "spec": {"podSelector": {}, "ingress": [{"from": peers}]},
+    }
+    (clause,) = compile_policy(policy).ingress or ()
+    labels = {f"k{i}": "v" for i in range(10_000)}
+    found: list[Any] = []
+    assert lines(lambda: found.extend(clause.index.candidates(labels))) < 100
+    assert len(found) == 1
+    few = {"a": "b3", "k7": ""}
+    assert len([*clause.index.candidates(few)]) == 2
+    assert len([*clause.index.candidates({**labels, **few})]) == 2
+
+
+def test_a_sync_of_a_deployment_compares_each_template_once() -> None:
+    env = [{"name": f"E{i}"} for i in range(100)]
+    labels = {f"k{i}": "v" for i in range(1_000)}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"env": env}]}}
+    deployment = {"spec": {"template": template}}
+    owned = {
+        "metadata": {"name": "r", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"},
+        "spec": {"template": {**template, "metadata": {"labels": {**labels, HASH_LABEL: "h"}}}},
+    }
+    same = TemplateComparison()
+    assert find_new(deployment, [owned], same) is owned
+    assert lines(lambda: find_old(deployment, [owned], same)) < 100
+    assert find_old(deployment, [owned], same) == []
+
+
+def test_the_selector_of_a_workload_is_built_once() -> None:
+    labels = {f"k{i}": "v" for i in range(1_000)}
+    owner = {"metadata": {"uid": "u"}, "spec": {"selector": {"matchLabels": labels}}}
+    built = selectors.owner_selector(owner)
+    assert lines(lambda: selectors.owner_selector(owner)) < 50
+    changed = {**owner, "spec": {"selector": {"matchLabels": {"a": "b"}}}}
+    assert str(built) != str(selectors.owner_selector(changed)) == "a=b"

@@ -199,3 +199,21 @@ def test_services_of_the_namespace() -> None:
 
     without = dict(made.config(pod(enableServiceLinks=False)).env)
     assert {name.split("_")[0] for name in without} == {"KUBERNETES"}
+
+
+def test_services_with_more_ports_than_a_program_can_have_variables_for() -> None:
+    """Linux starts no program with more than 2 MiB of arguments and variables."""
+    made = machine()
+    ports = [{"port": n + 1, "name": f"p{n}"} for n in range(3_000)]
+    made.services.services = [service(f"s{n}", "10.96.0.1", *ports) for n in range(3)]
+    unlinked = {"enableServiceLinks": False}
+    assert len(made.config(pod({}, enableServiceLinks=True)).env) > 45_000
+    many = [{"port": n + 1, "name": f"p{n}"} for n in range(30_000)]
+    for services in (
+        [service(f"s{n}", "10.96.0.1", *ports) for n in range(6)],
+        [service("s", "10.96.0.1", *many)],
+    ):
+        made.services.services = services
+        with pytest.raises(ContainerFailure, match="argument list too long"):
+            made.config(pod({}, enableServiceLinks=True))
+        assert made.config(pod({}, **unlinked)).env == ()

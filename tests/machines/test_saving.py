@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from transom.kit.clock import VirtualClock
+from transom.machines import listing
 from transom.machines.filesystems import FileSystem
 from transom.machines.inodes import BlockContent, Inode, NamedInode
 from transom.machines.linux import LinuxHost
@@ -291,3 +293,34 @@ def test_event_logs_tasks_and_recovery_actions_of_a_windows_machine() -> None:
     loaded.load(())
     found = loaded.get("mine")
     assert (found.recovery, found.reset_seconds) == (service.recovery, 60)
+
+
+async def test_many_directories_are_listed_a_few_at_a_time_as_of_one_moment() -> None:
+    host = LinuxHost("l", VirtualClock())
+    for number in range(3_000):
+        host.files.mkdir(f"/d{number // 100}/e{number}")
+    contents = SavedContents()
+    document = host.save(contents)
+    listing = asyncio.ensure_future(contents.list_directories())
+    for number in range(0, 3_000, 50):  # while it is listed
+        await asyncio.sleep(0)
+        host.files.rename(f"/d{number // 100}/e{number}", f"/d{29 - number // 100}/moved{number}")
+        host.files.mkdir(f"/d{number // 100}/new{number}")
+    await listing
+    host.files.remove("/d7", recursive=True)
+    made = LinuxHost("l", VirtualClock())
+    made.restore(*unpack_state(pack_state(document, contents)))
+    for number in range(30):
+        wanted = {f"e{n}" for n in range(number * 100, number * 100 + 100)}
+        assert set(made.files.listdir(f"/d{number}")) == wanted
+
+
+def test_a_listing_stops_when_it_is_not_needed() -> None:
+    host = LinuxHost("l", VirtualClock())
+    kept, dropped = SavedContents(), SavedContents()
+    host.save(kept)
+    host.save(dropped)
+    assert listing._running
+    kept.discard()
+    del dropped
+    assert listing._running == []

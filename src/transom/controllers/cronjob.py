@@ -6,6 +6,7 @@ seconds; this one sleeps until a schedule is due or a Job changes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from transom.machinery.validation.cron import CronError
 
 _WORKERS = 5
 _MISSED = 100
+_LONG = 16 << 10  # characters; longer schedules are parsed in a thread
 _SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _HISTORY = {COMPLETE: "successfulJobsHistoryLimit", FAILED: "failedJobsHistoryLimit"}
 _RETRY_SECONDS = 10.0
@@ -180,10 +182,15 @@ class CronJobs:
     # ---- starting
     # ----------------------------------------------------------------------------------------------
 
+    async def _schedule(self, cron_job: Object) -> CronSchedule:
+        if len(cron_job["spec"].get("schedule", "")) <= _LONG:
+            return _schedule(cron_job, zoned=self._zoned)
+        return await asyncio.to_thread(_schedule, cron_job, zoned=self._zoned)
+
     async def _start_if_due(self, key: str, cron_job: Object) -> Object:
         now = self._clock.time()
         try:
-            schedule = _schedule(cron_job, zoned=self._zoned)
+            schedule = await self._schedule(cron_job)
             due = self._due(cron_job, schedule, now)
         except (CronError, Unschedulable, ZoneInfoNotFoundError) as problem:
             if self._v2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 
 from transom.client.informer import Informer
@@ -10,26 +9,7 @@ from transom.client.store import object_key
 from transom.controllers.expectations import Expectations
 from transom.controllers.ownership import resolve_controller_ref
 from transom.machinery.objects import Object, controller_of
-from transom.machinery.selectors import LabelSelector, SelectorError, from_object
-
-_CACHED = 256  # selectors of owners
-_selectors: OrderedDict[str, tuple[Object | None, LabelSelector]] = OrderedDict()
-
-
-def owner_selector(owner: Object) -> LabelSelector:
-    """The selector of an owner in group apps; raises SelectorError. A selector with thousands of
-    requirements takes long to build, and each sync asks for it several times.
-    """
-    selector, uid = owner["spec"].get("selector"), owner["metadata"].get("uid", "")
-    known = _selectors.get(uid)
-    if known is not None and known[0] == selector:
-        return known[1]
-    built = from_object(selector)
-    _selectors[uid] = selector, built
-    _selectors.move_to_end(uid)
-    if len(_selectors) > _CACHED:
-        _selectors.popitem(last=False)
-    return built
+from transom.machinery.selectors import LabelSelector, SelectorError, owner_selector
 
 
 class Dependents:

@@ -20,7 +20,7 @@ from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers import pods
 from transom.controllers.base import ControllerContext, run_worker
-from transom.controllers.dependents import Dependents, owner_selector
+from transom.controllers.dependents import Dependents
 from transom.controllers.expectations import Expectations
 from transom.controllers.expected_pods import ExpectedPods
 from transom.controllers.ownership import (
@@ -33,7 +33,13 @@ from transom.controllers.ownership import (
 from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
-from transom.machinery.selectors import LabelSelector, SelectorError, from_map, nothing
+from transom.machinery.selectors import (
+    LabelSelector,
+    SelectorError,
+    from_map,
+    nothing,
+    owner_selector,
+)
 
 _WORKERS = 5
 BURST = 500

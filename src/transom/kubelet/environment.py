@@ -19,7 +19,8 @@ from transom.kubelet.expansion import (
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.labels import is_static
 from transom.kubelet.referenced import ReferencedObjects, ReferenceFailure, secret_bytes
-from transom.kubelet.service_variables import Variable, service_variables
+from transom.kubelet.service_variables import MOST_CHARACTERS as MOST_SERVICE_CHARACTERS
+from transom.kubelet.service_variables import Variable, linked_services, service_variables
 from transom.machinery.objects import Object
 from transom.machinery.validation.names import is_env_var_name
 
@@ -61,7 +62,12 @@ async def make_environment_variables(
                 continue
             value = found
         own[name] = value
-    return (*own.items(), *(pair for name, pair in services.items() if name not in own))
+    if len(services) > _IN_A_ROW:
+        await asyncio.sleep(0)
+    made = (*own.items(), *(pair for name, pair in services.items() if name not in own))
+    if len(made) > _IN_A_ROW:
+        await asyncio.sleep(0)
+    return made
 
 
 class _Values(dict[str, str]):
@@ -81,7 +87,19 @@ async def _services(env: KubeletContext, pod: Object) -> dict[str, Variable]:
         await env.services.synced()
     namespace = pod["metadata"]["namespace"]
     neighbours: Sequence[Object] = env.services.list(namespace) if links else ()
-    return service_variables(namespace, links, env.services.list(_MASTER_NAMESPACE), neighbours)
+    out: dict[str, Variable] = {}
+    size = since = 0
+    for service in linked_services(links, env.services.list(_MASTER_NAMESPACE), neighbours):
+        variables = service_variables(service)
+        size += variables.size
+        if size > MOST_SERVICE_CHARACTERS:
+            raise create_container_config_error(str(ExpansionTooLarge()))
+        out.update((pair[0], pair) for pair in variables.pairs)
+        since += len(variables.pairs)
+        if since > _IN_A_ROW:
+            await asyncio.sleep(0)
+            since = 0
+    return out
 
 
 class _Sources:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 from transom.machinery.objects import Object
 
 Variable = tuple[str, str]
 
+MOST_CHARACTERS: Final = 2 << 20  # of all these variables: Linux starts no program with more
+_MOST_PORTS: Final = MOST_CHARACTERS // 100  # each has four variables of 25 characters or more
 _MASTER_SERVICES = frozenset({"kubernetes"})
 
 
-def service_variables(
-    namespace: str, links: bool, masters: Iterable[Object], neighbours: Iterable[Object]
-) -> dict[str, Variable]:
-    """By name. `masters` are the Services of the namespace `default`, of which the API server's own
+def linked_services(
+    links: bool, masters: Iterable[Object], neighbours: Iterable[Object]
+) -> list[Object]:
+    """The Services that get variables. `masters` are the Services of the namespace `default`, of which the API server's own
     is always included; `neighbours` those of the pod's namespace, included when enableServiceLinks
     is set.
     """
@@ -26,19 +29,23 @@ def service_variables(
         name = service["metadata"]["name"]
         if name in _MASTER_SERVICES and name not in chosen and _has_address(service):
             chosen[name] = service
-    out = {}
-    for service in chosen.values():
-        for pair in _variables(service):
-            out[pair[0]] = pair
-    return out
+    return [*chosen.values()]
 
 
 def _has_address(service: Object) -> bool:
     return service["spec"].get("clusterIP") not in (None, "", "None")
 
 
-def _variables(service: Object) -> tuple[Variable, ...]:
+class ServiceVariables(NamedTuple):
+    pairs: tuple[Variable, ...]
+    size: int  # characters, as execve counts them
+
+
+def service_variables(service: Object) -> ServiceVariables:
+    """None of a Service with so many ports that no container could start with its variables."""
     spec = service["spec"]
+    if len(spec.get("ports") or ()) > _MOST_PORTS:
+        return ServiceVariables((), MOST_CHARACTERS + 1)
     ports = tuple(
         (p["port"], p.get("name") or "", p.get("protocol") or "TCP")
         for p in spec.get("ports") or ()
@@ -47,9 +54,7 @@ def _variables(service: Object) -> tuple[Variable, ...]:
 
 
 @lru_cache(maxsize=4096)  # shared by all containers of all nodes of a process
-def _of(
-    service: str, address: str, ports: tuple[tuple[int, str, str], ...]
-) -> tuple[Variable, ...]:
+def _of(service: str, address: str, ports: tuple[tuple[int, str, str], ...]) -> ServiceVariables:
     name = service.replace("-", "_").upper()
     host = f"[{address}]" if ":" in address else address
     out = [(f"{name}_SERVICE_HOST", address)]
@@ -71,4 +76,4 @@ def _of(
             (f"{prefix}_PORT", str(port)),
             (f"{prefix}_ADDR", address),
         ]
-    return tuple(out)
+    return ServiceVariables(tuple(out), sum(len(name) + len(value) + 2 for name, value in out))

@@ -8,6 +8,7 @@ compile to the same form. This module does not depend on the store or on request
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
@@ -19,6 +20,7 @@ from transom.machinery.gofmt import go_syntax
 from transom.machinery.validation.names import is_label_value, is_qualified_name
 
 Object = Mapping[str, Any]
+_OWNERS = 256  # whose selectors are kept
 
 
 class SelectorError(ValueError):
@@ -317,6 +319,25 @@ def from_object(selector: Object | None) -> LabelSelector:
         else:
             found.append(_requirement(key, _OBJECT_OPERATORS[operator], values))
     return LabelSelector(found) if found else _EVERYTHING
+
+
+_owner_selectors: OrderedDict[str, tuple[Object | None, LabelSelector]] = OrderedDict()
+
+
+def owner_selector(owner: Object) -> LabelSelector:
+    """The selector of a workload; raises SelectorError. A selector with thousands of requirements
+    takes long to build, and is asked for several times.
+    """
+    selector, uid = (owner.get("spec") or {}).get("selector"), owner["metadata"].get("uid", "")
+    known = _owner_selectors.get(uid)
+    if known is not None and known[0] == selector:
+        return known[1]
+    built = from_object(selector)
+    _owner_selectors[uid] = selector, built
+    _owner_selectors.move_to_end(uid)
+    if len(_owner_selectors) > _OWNERS:
+        _owner_selectors.popitem(last=False)
+    return built
 
 
 def format_object(selector: Object | None) -> str:

@@ -26,6 +26,7 @@ from transom.machines.inodes import (
     Inode,
     content_length,
 )
+from transom.machines.listing import keep_listed
 from transom.machines.resolved_paths import AttachedTree, ResolvedPath
 from transom.machines.styles import SEARCH, WRITE, FileUser, PathStyle
 
@@ -179,8 +180,10 @@ class InodeTree:
         return self._mounts.get(node) or at.mounts.get(node)
 
     def _entries(self, directory: Inode, path: str) -> dict[str, Inode]:
+        """The entries, to be changed."""
         if type(directory.data) is not dict:
             raise self._style.error(errno.ENOTDIR, path)
+        keep_listed(directory)
         return directory.data
 
     # Changes

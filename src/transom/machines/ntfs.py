@@ -8,6 +8,7 @@ from typing import Final
 from transom.machines import security
 from transom.machines.files import FileTree
 from transom.machines.inodes import FROZEN, HIDDEN, NOT_ARCHIVE, SYSTEM, Inode
+from transom.machines.listing import keep_listed
 from transom.machines.security import SecurityDescriptor
 from transom.machines.styles import short_names
 
@@ -68,6 +69,7 @@ def _pass_on(node: Inode) -> None:
         after = security.reinherited_number(child.owner, node.owner)
         if after != child.owner:
             if child.mode & FROZEN:
+                keep_listed(node)
                 child = node.data[key] = child.copy()
             child.owner = after
             _pass_on(child)

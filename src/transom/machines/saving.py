@@ -1,14 +1,16 @@
 """File trees as plain data, so that the disk of a simulated machine outlives the process.
 
 A tree is saved as the difference from the frozen tree it started from. File contents are stored
-next to the JSON document, as bytes. `capture_tree` only lists directories and runs on the event
-loop; `pack_state` does the encoding and may run in a thread.
+next to the JSON document, as bytes. `SavedContents.list_directories` runs on the event loop, a few
+milliseconds at a time; `pack_state` does the encoding and may run in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -27,11 +29,13 @@ from transom.machines.inodes import (
     link_inode,
     shared,
 )
+from transom.machines.listing import TreeListing
 from transom.machines.styles import PathStyle
 
 Document = Any
 """JSON data that may contain immutable dataclasses and named tuples: `pack` encodes those."""
 
+_IN_A_ROW: Final = 0.005  # seconds of listing before other tasks run
 _MAGIC: Final = b"transom machine 1\n"
 _MODE_BITS: Final = (
     0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE | JUNCTION
@@ -68,45 +72,50 @@ class SavedContents:
     def later(self, capture: _Capture) -> None:
         self._pending.append(capture)
 
+    async def list_directories(self) -> None:
+        """Lists the directories of all captured trees, as they were when they were captured."""
+        for capture in self._pending:
+            done = False
+            while not done:
+                done = capture.listing.advance(_IN_A_ROW)
+                await asyncio.sleep(0)
+
     def complete(self) -> None:
-        """Creates the rows of all captured trees. May run in a thread."""
+        """Creates the rows of all captured trees. May run in a thread after `list_directories`."""
         pending, self._pending = self._pending, []
         for capture in pending:
+            capture.listing.advance(math.inf)
             capture.make_rows(self)
+
+    def discard(self) -> None:
+        """Captured trees that are not complete are not needed."""
+        for capture in self._pending:
+            capture.listing.stop()
+        self._pending.clear()
 
 
 class _Capture:
-    """The names and directories of a tree at one moment.
-
-    Listing the directories must not be interrupted, so that a file that is moved in the meantime is
-    saved exactly once. File contents are read when their row is created, like a kernel that writes
-    back dirty pages later.
+    """The names and directories of a tree at one moment, so that a file that is moved in the
+    meantime is saved exactly once. File contents are read when their row is created, like a kernel
+    that writes back dirty pages later.
     """
 
-    __slots__ = ("_base", "_entries", "_root", "rows")
+    __slots__ = ("_base", "_root", "listing", "rows")
 
     def __init__(self, root: Inode, base: Inode) -> None:
         self.rows: list[Document] = []
         self._root = root
         self._base = base
-        # For mutable directories; holding the node prevents the reuse of its id.
-        self._entries: dict[int, tuple[Inode, list[tuple[str, Inode]]]] = {}
-        todo = [root]
-        while todo:
-            node = todo.pop()
-            data = node.data
-            if type(data) is dict and not node.mode & FROZEN:
-                self._entries[id(node)] = (node, list(data.items()))
-                todo += [child for child in data.values() if type(child.data) is dict]
+        self.listing = TreeListing(root)
 
     def make_rows(self, contents: SavedContents) -> None:
-        rows, base = self.rows, self._base
+        rows, base, directories = self.rows, self._base, self.listing.entries
         moved: dict[int, list[str]] | None = None
         linked: dict[int, int] = {}  # the first rows of files with several names
         todo: list[tuple[Inode, str, int, Inode | None]] = [(self._root, "", -1, base)]
         while todo:
             node, key, parent, under = todo.pop()
-            listed = self._entries.get(id(node))
+            listed = directories.get(id(node))
             if node.mode & FROZEN and listed is None:
                 if node is under:
                     rows.append((parent, key))
@@ -144,7 +153,7 @@ class _Capture:
                     payload,
                 )
             )
-        self._entries.clear()
+        directories.clear()
 
 
 def capture_tree(root: Inode, base: Inode, contents: SavedContents) -> list[Document]:

@@ -94,10 +94,19 @@ class WriteBack:
             await self.save()
 
     async def save(self) -> None:
-        """Saves every machine that has changed. A machine is captured in one step, so that its
+        """Saves every machine that has changed. A machine is captured at one moment, so that its
         files are consistent.
         """
-        changed, states = [], []
+        changed: list[BaseHost] = []
+        states: list[MachineState] = []
+        try:
+            await self._capture(changed, states)
+            await self._save_states(changed, states)
+        finally:
+            for state in states:
+                state.contents.discard()
+
+    async def _capture(self, changed: list[BaseHost], states: list[MachineState]) -> None:
         for node in tuple(self._nodes()):
             machine, runtime = node.machine, node.runtime
             if not isinstance(runtime, SimRuntime) or not isinstance(machine, BaseHost):
@@ -105,12 +114,16 @@ class WriteBack:
             if machine.has_changed():
                 changed.append(machine)
                 states.append(capture_node(node.spec, machine, runtime))
+                await states[-1].contents.list_directories()
                 await asyncio.sleep(0)
+
+    async def _save_states(self, changed: list[BaseHost], states: list[MachineState]) -> None:
         if not states:
             return
         if not self._csi.is_empty():  # it changes only when a machine does
             contents = SavedContents()
             states.append(MachineState(_CSI, self._csi.save(contents), contents))
+            await contents.list_directories()
         try:
             await self._disks.save_in_thread(states)
         except OSError as problem:

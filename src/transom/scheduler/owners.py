@@ -60,7 +60,7 @@ def _matching(informer: Informer, identity: PodIdentity) -> Iterator[LabelSelect
         if wanted and not (wanted.get("matchLabels") or {}).items() <= labels:
             continue  # most of many owners, whatever the size of their selectors
         try:
-            selector = selectors.from_object(wanted)
+            selector = selectors.owner_selector(obj)
         except SelectorError:
             continue
         if not selector.empty and selector.matches(identity.labels):

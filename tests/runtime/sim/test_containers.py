@@ -404,3 +404,17 @@ async def test_containerd_words_failures_as_its_version_does(version: str, cause
         f'failed to create containerd task: {caused}exec: "missing": executable file not found in '
         "$PATH: unknown"
     )
+
+
+async def test_the_variables_of_all_containers_have_a_limit() -> None:
+    """One pod can have hundreds of containers, each with the variables of all Services."""
+    r = rig.make()
+    shared = "x" * 1000
+    env = tuple((f"V{n}", shared) for n in range(20_000))
+    made = []
+    with pytest.raises(RuntimeFailure, match="Cannot allocate memory"):
+        for number in range(20):
+            made.append(await r.container("polite", attempt=number, env=env))
+    assert 4 <= len(made) <= 8
+    await r.runtime.remove_container(made[0])
+    await r.container("polite")

@@ -4,7 +4,7 @@ definition to a status.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from transom.apiserver.core.definition_conditions import (
@@ -43,10 +43,17 @@ def _same(old: Object | None, new: Object) -> bool:
     return old is not None and all(old.get(k) == new[k] for k in ("status", "reason", "message"))
 
 
-def reconcile_definition_status(crd: Object, others: Iterable[Object], now: str) -> Object:
-    """The definition with the correct status; the same object if it is up to date."""
+def reconcile_definition_status(
+    crd: Object,
+    others: Iterable[Object],
+    now: str,
+    structural: Callable[[Object], Object | None] | None = None,
+) -> Object:
+    """The definition with the correct status; the same object if it is up to date. `structural`
+    replaces `structural_condition`.
+    """
     crd = _named(crd, others, now)
-    wanted = _structural(crd)
+    wanted = (structural or structural_condition)(crd)
     if wanted is None:
         if find_definition_condition(crd, NON_STRUCTURAL) is not None:
             crd = without_definition_condition(crd, NON_STRUCTURAL)
@@ -155,7 +162,7 @@ def _take(names: Object, field: str, value: Any) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def _structural(crd: Object) -> Object | None:
+def structural_condition(crd: Object) -> Object | None:
     """Why the schemas are not structural; None if they are."""
     spec = crd["spec"]
     problems = []

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import orjson
+
 from transom.apiserver.core import definition_conditions
 from transom.apiserver.core.bodies import own_fields
 from transom.apiserver.core.loopback import Loopback
@@ -43,6 +45,7 @@ else:
 log = logging.getLogger("transom.apiserver")
 _BUCKET = "customresourcedefinitions.apiextensions.k8s.io"
 _RETRY = 1.0
+_LARGE = 64 << 10  # bytes of a definition
 
 
 class DefinitionController:
@@ -226,11 +229,16 @@ class DefinitionController:
         ]
         before = (crd.get("status") or {}).get("acceptedNames")
         now = rfc3339(self._clock.time())
-        if conditions.reconcile_definition_status(crd, others, now) is crd:
+        structural = await _find_structural_condition(crd)
+
+        def reconcile(current: Object) -> Object:
+            same = current["metadata"].get("generation") == meta.get("generation")
+            known = structural if same else None
+            return conditions.reconcile_definition_status(current, others, now, known)
+
+        if reconcile(crd) is crd:
             return
-        written = await self._write(
-            name, lambda current: conditions.reconcile_definition_status(current, others, now)
-        )
+        written = await self._write(name, reconcile)
         if written["status"].get("acceptedNames") != before:
             for other in others:  # a name may be free now
                 self._enqueue(other["metadata"]["name"])
@@ -309,3 +317,14 @@ class DefinitionController:
 
 def _bucket(kind: Kind) -> str:
     return f"{kind.plural}.{kind.group}"
+
+
+async def _find_structural_condition(crd: Object) -> Callable[[Object], Object | None]:
+    """Whether the schemas are structural, for one generation of a definition. Large ones are
+    examined in a thread.
+    """
+    if len(orjson.dumps(crd["spec"])) > _LARGE:
+        found = await asyncio.to_thread(conditions.structural_condition, crd)
+    else:
+        found = conditions.structural_condition(crd)
+    return lambda _: found

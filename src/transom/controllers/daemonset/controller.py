@@ -17,7 +17,7 @@ from transom.controllers import pods
 from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.daemonset import revisions, surge, template
 from transom.controllers.daemonset.placement import Placement
-from transom.controllers.dependents import Dependents, owner_selector
+from transom.controllers.dependents import Dependents
 from transom.controllers.expectations import Expectations
 from transom.controllers.ownership import (
     claim_objects,
@@ -28,6 +28,7 @@ from transom.controllers.ownership import (
 from transom.controllers.percent import scaled_value
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.selectors import owner_selector
 
 _WORKERS = 2
 BURST = 250

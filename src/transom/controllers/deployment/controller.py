@@ -8,7 +8,7 @@ from transom.client.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker, with_max_retries
-from transom.controllers.dependents import Dependents, owner_selector
+from transom.controllers.dependents import Dependents
 from transom.controllers.deployment.rollout import Rollout
 from transom.controllers.deployment.sizes import RECREATE
 from transom.controllers.ownership import (
@@ -20,6 +20,7 @@ from transom.controllers.ownership import (
 )
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
+from transom.machinery.selectors import owner_selector
 
 _WORKERS = 5
 

@@ -48,6 +48,7 @@ class Rollout:
         self._known_set = known_set
         self.deployment = deployment
         self._sets = list(owned)
+        self._same = sets.TemplateComparison()
         self._pods_of = pods_of
         self._ranges = has_behaviour(features.release, "ScalingEventRange")
         self._by_revision = has_behaviour(features.release, "CleanupByRevision")
@@ -77,11 +78,11 @@ class Rollout:
 
     @property
     def _old(self) -> list[Object]:
-        return sets.find_old(self.deployment, self._sets)
+        return sets.find_old(self.deployment, self._sets, self._same)
 
     @property
     def _new(self) -> Object | None:
-        return sets.find_new(self.deployment, self._sets)
+        return sets.find_new(self.deployment, self._sets, self._same)
 
     @property
     def _wanted(self) -> int:

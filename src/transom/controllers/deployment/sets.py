@@ -5,7 +5,7 @@ Objects from informers are shared; functions that "set" something return a new d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from transom.machinery.objects import Object
 
@@ -85,25 +85,45 @@ def same_template(a: Object, b: Object) -> bool:
     return a.get("spec") == b.get("spec") and _without_hash(a) == _without_hash(b)
 
 
+class TemplateComparison:
+    """Compares templates like `same_template`, each pair once: large ones take long, and a sync
+    compares them several times.
+    """
+
+    def __init__(self) -> None:
+        # By identity; holding the templates prevents the reuse of their ids.
+        self._known: dict[tuple[int, int], tuple[Object, Object, bool]] = {}
+
+    def __call__(self, a: Object, b: Object) -> bool:
+        key = id(a), id(b)
+        if key not in self._known:
+            self._known[key] = a, b, same_template(a, b)
+        return self._known[key][2]
+
+
 def template_without_hash(obj: Object) -> Object:
     return obj["spec"].get("template") or {}
 
 
-def find_new(deployment: Object, sets: Iterable[Object]) -> Object | None:
+def find_new(
+    deployment: Object,
+    sets: Iterable[Object],
+    same: Callable[[Object, Object], bool] = same_template,
+) -> Object | None:
     """The oldest ReplicaSet with the Deployment's template."""
     template = template_without_hash(deployment)
     return next(
-        (
-            s
-            for s in sorted(sets, key=sorted_by_age)
-            if same_template(template_without_hash(s), template)
-        ),
+        (s for s in sorted(sets, key=sorted_by_age) if same(template_without_hash(s), template)),
         None,
     )
 
 
-def find_old(deployment: Object, sets: Sequence[Object]) -> list[Object]:
-    new = find_new(deployment, sets)
+def find_old(
+    deployment: Object,
+    sets: Sequence[Object],
+    same: Callable[[Object, Object], bool] = same_template,
+) -> list[Object]:
+    new = find_new(deployment, sets, same)
     return [s for s in sets if new is None or s["metadata"]["uid"] != new["metadata"]["uid"]]
 
 

@@ -51,6 +51,7 @@ def referred_owner(ref: Object, namespace: str) -> OwnerIdentity:
     )
 
 
+_NO_REFERENCES: dict[str, list[Object]] = {}  # shared by all nodes that are not indexed
 _FEW = 8  # up to this many references of an object are searched linearly
 
 
@@ -77,7 +78,7 @@ class GraphNode:
         self.being_deleted = False
         self.deleting_dependents = False
         self.dependents: dict[GraphNode, None] = {}  # a set in order of arrival
-        self._by_uid: dict[str, list[Object]] = {}
+        self._by_uid = _NO_REFERENCES
         self._indexed: Sequence[Object] | None = None  # the references that `_by_uid` was made from
 
     def renamed(self, identity: OwnerIdentity) -> GraphNode:

@@ -16,7 +16,7 @@ from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.controllers import pods
 from transom.controllers.base import ControllerContext, run_worker
-from transom.controllers.dependents import Dependents, owner_selector
+from transom.controllers.dependents import Dependents
 from transom.controllers.expectations import Expectations
 from transom.controllers.expected_pods import ExpectedPods
 from transom.controllers.job import indexes, status
@@ -31,7 +31,7 @@ from transom.controllers.ownership import (
 from transom.kit.backoff import exponential_backoff
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
-from transom.machinery.selectors import SelectorError
+from transom.machinery.selectors import SelectorError, owner_selector
 
 _WORKERS = 5
 _BACKOFF, _LONGEST_BACKOFF = 10.0, 360.0

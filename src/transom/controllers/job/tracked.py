@@ -18,7 +18,7 @@ from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.controllers import pods
 from transom.controllers.base import ControllerContext
-from transom.controllers.dependents import Dependents, owner_selector
+from transom.controllers.dependents import Dependents
 from transom.controllers.expectations import Expectations
 from transom.controllers.expected_pods import ExpectedPods
 from transom.controllers.job import indexes, status
@@ -39,7 +39,7 @@ from transom.controllers.ownership import (
 )
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
-from transom.machinery.selectors import SelectorError
+from transom.machinery.selectors import SelectorError, owner_selector
 
 _WORKERS = 5
 _API_BACKOFF, _LONGEST_API_BACKOFF = 1.0, 60.0

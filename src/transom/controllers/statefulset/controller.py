@@ -12,7 +12,7 @@ from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers import pods
 from transom.controllers.base import ControllerContext, run_worker
-from transom.controllers.dependents import Dependents, owner_selector
+from transom.controllers.dependents import Dependents
 from transom.controllers.ownership import (
     claim_objects,
     index_by_controller,
@@ -22,7 +22,7 @@ from transom.controllers.statefulset.features import stateful_set_features
 from transom.controllers.statefulset.identity import is_member_of_set
 from transom.controllers.statefulset.update import StatefulSetUpdate
 from transom.machinery.objects import Object
-from transom.machinery.selectors import SelectorError
+from transom.machinery.selectors import SelectorError, owner_selector
 
 _WORKERS = 5
 

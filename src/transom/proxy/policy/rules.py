@@ -116,6 +116,14 @@ class PeerIndex:
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[PeerSelector]:
         yield from self._rest
+        if len(labels) > len(self._by_value) + len(self._by_key):
+            for (key, value), peers in self._by_value.items():
+                if labels.get(key) == value:
+                    yield from peers
+            for key, peers in self._by_key.items():
+                if key in labels:
+                    yield from peers
+            return
         for item in labels.items():
             yield from self._by_value.get(item, ())
             yield from self._by_key.get(item[0], ())

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import posixpath
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -59,6 +61,9 @@ _NAME_PREFIX = "k8s-cred-spec-"
 # -------------------------------------------------------------------------------------------------
 
 
+_MOST_ENVIRONMENT = 128 << 20  # bytes for the variables of all containers of a machine
+
+
 def create_sim_container(
     core: SimCore, sandbox: SimSandbox, config: ContainerConfig
 ) -> SimContainer:
@@ -74,6 +79,8 @@ def create_sim_container(
         # Containers with the old isolation annotation had their own network.
         raise texts.create_failed(identity, "Hyper-V isolation is limited to 1 container per Pod")
     record = SimContainer(identity, sandbox, config, spec, core.host.time())
+    if sum(c.environment_size for c in core.containers.values()) > _MOST_ENVIRONMENT:
+        raise texts.create_failed(identity, os.strerror(errno.ENOMEM))
     record.argv = environment.sim_command_line(config, spec)
     if not record.argv:
         raise texts.no_command(identity)

@@ -119,6 +119,9 @@ class SimSandbox:
         self._view = None
 
 
+_VARIABLE = 100  # bytes that a variable takes besides its text
+
+
 class SimContainer:
     __slots__ = (
         "_view",
@@ -129,6 +132,7 @@ class SimContainer:
         "created",
         "credentials",
         "early_exit",
+        "environment_size",
         "execs",
         "exit_code",
         "files",
@@ -164,6 +168,9 @@ class SimContainer:
         created: float,
     ) -> None:
         self.id = identity
+        self.environment_size = sum(
+            _VARIABLE + len(name) + len(value) for name, value in config.env
+        )
         self.sandbox = sandbox
         self.config = config
         self.spec = spec

@@ -94,7 +94,7 @@ def _selector_text(res: Resource, obj: Object) -> str:
     selector = (obj.get("spec") or {}).get("selector")
     if res.kind.key == "/ReplicationController":
         return str(selectors.from_map(selector))
-    return str(selectors.from_object(selector)) if selector is not None else ""
+    return str(selectors.owner_selector(obj)) if selector is not None else ""
 
 
 def read_scale(res: Resource, obj: Object, *, writing: bool = False) -> Object:
