@@ -97,7 +97,7 @@ def test_fish_completes(command: Path) -> None:
 
 
 def test_zsh_completes(command: Path) -> None:
-    """In a terminal of its own: zsh completes only what is typed."""
+    """In a terminal of its own: zsh completes only what is typed. The line is printed, not run."""
     (command.parent / "_transom").write_text(completion_script("zsh"))
     test = """
         zmodload zsh/zpty
@@ -105,8 +105,9 @@ def test_zsh_completes(command: Path) -> None:
         zpty -w shell 'fpath=($PWD $fpath); autoload -U compinit; compinit -D'
         zpty -w shell 'echo rea""dy'
         zpty -r shell seen '*ready*'
-        zpty -w -n shell $'transom up --name gr\t; echo do""ne\n'
-        zpty -r shell seen '*done*'
+        zpty -w shell 'bindkey -e'
+        zpty -w -n shell $'transom up --name gr\t\x01print -r done: \n'
+        zpty -r shell seen '*done: transom*--name*green*'
         print -r -- "$seen"
     """
     assert "transom up --name green " in _run_shell("zsh", test, command.parent)
