@@ -416,6 +416,8 @@ async def _until_done(
             status, answer = await client.call(method, path, body)
             if status < 300 and found(answer):
                 return answer
+            if status == 404 and method == "DELETE":
+                return answer  # of an attempt without an answer
             if status == 409:
                 name = body["metadata"]["name"]
                 return (await client.call("GET", f"{path}/{name}"))[1]

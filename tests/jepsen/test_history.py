@@ -10,6 +10,7 @@ from tests.jepsen.history import (
     DELETE,
     LIST,
     OK,
+    PATCH,
     READ,
     REFUSED,
     UNKNOWN,
@@ -70,6 +71,8 @@ def test_a_watch_with_a_gap_a_duplicate_or_another_order(log: list[Change], text
         (Operation(UPDATE, "a", 3.0, 4.0, REFUSED, "2", base=11), "refused, and it happened"),
         (replace(UPDATED, base=5), "it overwrote another change"),
         (replace(UPDATED, start=7.0, end=8.0), "not of its time"),
+        (Operation(PATCH, "a", 9.0, 9.1, OK, "5", 15), "it is lost"),
+        (Operation(PATCH, "a", 3.0, 4.0, REFUSED, "2"), "refused, and it happened"),
         (replace(GONE, uid="x"), "there are 0 events"),
         (GONE, "acknowledged twice"),
         (replace(READ_2, value="1", revision=11), "not the state between"),
@@ -85,6 +88,12 @@ def test_an_operation_that_no_order_explains(operation: Operation, text: str) ->
     assert any(text in found for found in check([*OPERATIONS, operation])), check(
         [*OPERATIONS, operation]
     )
+
+
+def test_an_object_that_was_created_twice() -> None:
+    again = Change(15, "a", "ADDED", "1", "u")
+    found = check(OPERATIONS, [*CHANGES, again])
+    assert any("happened 2 times" in text for text in found)
 
 
 def test_a_value_that_no_client_wrote() -> None:
