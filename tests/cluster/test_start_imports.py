@@ -10,7 +10,7 @@ import pytest
 # What `cluster/run.py` imports on the way to ready nodes.
 STARTED = (
     "transom.cluster.run",
-    "transom.cluster.control",
+    "transom.cluster.endpoints.node_control",
     "transom.controllers.early",
     "transom.node.pool",
     "transom.node.cluster_network",

@@ -30,7 +30,7 @@ from transom.client.resources import EVENTS, GroupVersionResource, builtin_resou
 from transom.cloud.calls import local_cloud
 from transom.cloud.provider import CloudProvider
 from transom.cluster.config import ClusterConfig
-from transom.cluster.control import ControlHandler
+from transom.cluster.endpoints.node_control import ControlHandler
 from transom.cluster.options import parse_feature_gates
 from transom.cluster.pki import ClusterPki
 from transom.controllers.base import ControllerSettings

@@ -40,7 +40,7 @@ def _positive_duration(text: str) -> float:
 
 def run_advance_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
-    from transom.cluster.clock_control import CLOCK_ROOT
+    from transom.cluster.endpoints.clock_control import CLOCK_ROOT
 
     config = lifecycle.existing_cluster(args.name)
     call = lifecycle.control_client(config, _STEP_TIMEOUT)

@@ -33,7 +33,7 @@ def add_migrate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_migrate_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
-    from transom.cluster.migrate import migrate_cluster
+    from transom.cluster.data.migrate import migrate_cluster
     from transom.node.settings import name_option
 
     config = lifecycle.existing_cluster(args.name)

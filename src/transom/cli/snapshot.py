@@ -112,7 +112,8 @@ def run_snapshot_command(args: argparse.Namespace) -> int:
 
 
 def _save(args: argparse.Namespace) -> int:
-    from transom.cluster import lifecycle, snapshots
+    from transom.cluster import lifecycle
+    from transom.cluster.data import snapshots
 
     config = lifecycle.existing_cluster(args.name)
     target: Path = args.file or snapshots.default_snapshot_file(config.name)
@@ -141,7 +142,7 @@ def _save(args: argparse.Namespace) -> int:
 
 def _forget(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
-    from transom.cluster.store_control import ROOT
+    from transom.cluster.endpoints.store_control import ROOT
 
     call = lifecycle.control_client(lifecycle.existing_cluster(args.name))
     found = call("GET", ROOT)["quarantined"]
@@ -154,7 +155,7 @@ def _forget(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from transom.cluster import snapshots
+    from transom.cluster.data import snapshots
 
     found = snapshots.verify_snapshot(args.file, args.encryption_key_file, console.print_progress)
     if args.output != "text":
@@ -177,7 +178,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from transom.cluster import snapshots
+    from transom.cluster.data import snapshots
 
     found = snapshots.list_snapshots()
     if args.output != "text":
@@ -214,7 +215,8 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
 
 def _restore(args: argparse.Namespace) -> int:
     from transom.cluster import config as configs
-    from transom.cluster import daemon, lifecycle, snapshots
+    from transom.cluster import daemon, lifecycle
+    from transom.cluster.data import snapshots
     from transom.store.snapshot_file import SnapshotDamaged, read_summary
 
     try:

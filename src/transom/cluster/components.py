@@ -26,7 +26,7 @@ from transom.client.kubeconfig import KubeconfigError, RestConfig, load_kubeconf
 from transom.client.leaderelection import LeaderElector
 from transom.client.negotiation import NegotiatingClient
 from transom.client.resources import ENDPOINT_SLICES
-from transom.cluster.component_metrics import ComponentMetrics, serving_metrics
+from transom.cluster.endpoints.component_metrics import ComponentMetrics, serving_metrics
 from transom.controllers.manager import USER_AGENT as CONTROLLER_MANAGER
 from transom.controllers.manager import ControllerManager, UnknownController
 from transom.controllers.options import BadOption, ControllerManagerOptions, controller_settings

@@ -27,16 +27,18 @@ from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ApiClient
 from transom.cluster import protection
 from transom.cluster.access import check_access
-from transom.cluster.clock_control import CLOCK_ROOT, ClockControl, make_adjustable_clock
-from transom.cluster.component_metrics import (
-    METRICS_ROOT,
-    ClusterComponentMetrics,
-)
 from transom.cluster.config import (
     ClusterConfig,
     load_starting_nodes,
     save_nodes,
 )
+from transom.cluster.endpoints.clock_control import CLOCK_ROOT, ClockControl, make_adjustable_clock
+from transom.cluster.endpoints.component_metrics import (
+    METRICS_ROOT,
+    ClusterComponentMetrics,
+)
+from transom.cluster.endpoints.saved_states import STATES_ROOT, SavedStates
+from transom.cluster.endpoints.store_control import ROOT, StoreControl
 from transom.cluster.options import parse_feature_gates, parse_runtime_config, windows_policy
 from transom.cluster.pki import ClusterPki
 from transom.cluster.run_components import (
@@ -44,8 +46,6 @@ from transom.cluster.run_components import (
     run_cluster_controllers,
     run_cluster_scheduler,
 )
-from transom.cluster.saved_states import STATES_ROOT, SavedStates
-from transom.cluster.store_control import ROOT, StoreControl
 from transom.http import HttpServer, server_context
 from transom.http.messages import Answer, HttpRequest, text_response
 from transom.http.outgoing import ClientPair
@@ -73,9 +73,9 @@ if TYPE_CHECKING:
     from transom.cloud import provider as cloud_provider
     from transom.cloud.calls import CloudCalls
     from transom.cloud.provider import CloudProvider
-    from transom.cluster import control as cluster_control
-    from transom.cluster import etcd_store, snapshots
-    from transom.cluster.control import ControlHandler
+    from transom.cluster.data import etcd_store, snapshots
+    from transom.cluster.endpoints import node_control as cluster_control
+    from transom.cluster.endpoints.node_control import ControlHandler
     from transom.controllers import manager as controller_manager
     from transom.kit import adjustable_clock, loop_watchdog
     from transom.kit.adjustable_clock import AdjustableClock
@@ -98,9 +98,9 @@ else:
     cloud_provider = lazy_import("transom.cloud.provider")
     memory_store = lazy_import("transom.store.memory")
     etcd_client = lazy_import("transom.store.etcd.client")
-    etcd_store = lazy_import("transom.cluster.etcd_store")
-    cluster_control = lazy_import("transom.cluster.control")
-    snapshots = lazy_import("transom.cluster.snapshots")
+    etcd_store = lazy_import("transom.cluster.data.etcd_store")
+    cluster_control = lazy_import("transom.cluster.endpoints.node_control")
+    snapshots = lazy_import("transom.cluster.data.snapshots")
     controller_manager = lazy_import("transom.controllers.manager")
     cluster_access = lazy_import("transom.node.cluster_access")
     cluster_network = lazy_import("transom.node.cluster_network")

@@ -15,15 +15,15 @@ from transom.apiserver.core.loopback import SERVER_USER
 from transom.apiserver.server import ApiServer
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ApiClient
-from transom.cluster.component_metrics import (
+from transom.cluster.config import (
+    ClusterConfig,
+    scheduler_config_file,
+)
+from transom.cluster.endpoints.component_metrics import (
     CONTROLLER_MANAGER,
     SCHEDULER,
     ClusterComponentMetrics,
     ComponentMetrics,
-)
-from transom.cluster.config import (
-    ClusterConfig,
-    scheduler_config_file,
 )
 from transom.cluster.options import parse_feature_gates
 from transom.cluster.pki import ClusterPki

@@ -35,10 +35,10 @@ from transom.store.sealing import NOTHING
 from transom.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from transom.cluster import etcd_store
+    from transom.cluster.data import etcd_store
     from transom.store.etcd import client as etcd_client
 else:
-    etcd_store = lazy_import("transom.cluster.etcd_store")
+    etcd_store = lazy_import("transom.cluster.data.etcd_store")
     etcd_client = lazy_import("transom.store.etcd.client")
 
 log = logging.getLogger("transom.cluster")

@@ -24,11 +24,11 @@ from transom.store.sealing import Sealing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from transom.cluster import cluster_records
+    from transom.cluster.data import cluster_records
     from transom.store import snapshot_file
     from transom.store.snapshot_file import SnapshotRecord
 else:
-    cluster_records = lazy_import("transom.cluster.cluster_records")
+    cluster_records = lazy_import("transom.cluster.data.cluster_records")
     snapshot_file = lazy_import("transom.store.snapshot_file")
 
 ROOT = "/transom/store"

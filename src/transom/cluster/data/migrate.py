@@ -16,10 +16,10 @@ from typing import Any
 from transom.apiserver.core.integrity import check_value
 from transom.cluster import config as configs
 from transom.cluster import daemon, protection
-from transom.cluster.cluster_records import all_records, portable_snapshot
 from transom.cluster.config import ClusterConfig
-from transom.cluster.etcd_data import read_etcd, verify_records, write_records
-from transom.cluster.etcd_store import make_etcd_store
+from transom.cluster.data.cluster_records import all_records, portable_snapshot
+from transom.cluster.data.etcd_data import read_etcd, verify_records, write_records
+from transom.cluster.data.etcd_store import make_etcd_store
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node.settings import name_option
 from transom.store import disk

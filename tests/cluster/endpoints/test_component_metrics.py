@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from transom.cluster.component_metrics import (
+from transom.cluster.endpoints.component_metrics import (
     ClusterComponentMetrics,
     ComponentMetrics,
     serving_metrics,

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from transom.cluster.saved_states import SavedStates
+from transom.cluster.endpoints.saved_states import SavedStates
 from transom.http.messages import HttpRequest, HttpResponse
 from transom.kit.clock import VirtualClock
 from transom.store.api import StoreEvent

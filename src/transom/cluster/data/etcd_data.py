@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from transom.apiserver.core.registry_layout import RegistryLayout
-from transom.cluster.cluster_records import all_records, custom_kinds, portable_snapshot
 from transom.cluster.config import ClusterConfig
-from transom.cluster.etcd_store import make_etcd_store
+from transom.cluster.data.cluster_records import all_records, custom_kinds, portable_snapshot
+from transom.cluster.data.etcd_store import make_etcd_store
 from transom.cluster.ha import layout
 from transom.cluster.ha.members import MEMBER_STOP_SECONDS, make_members
 from transom.kit.user_errors import UserError

@@ -15,10 +15,11 @@ import orjson
 import pytest
 
 from transom.cluster import config as configs
-from transom.cluster import daemon, snapshots
+from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
+from transom.cluster.data import snapshots
+from transom.cluster.data.snapshot_sources import read_stopped_cluster
 from transom.cluster.pki import ensure_cluster_pki
-from transom.cluster.snapshot_sources import read_stopped_cluster
 from transom.kit import keyring
 from transom.kit.keyring import KeyRing
 from transom.kit.user_errors import UserError

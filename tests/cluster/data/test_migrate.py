@@ -16,8 +16,8 @@ from transom.apiserver.server import ServerOptions, build_api_server
 from transom.cluster import config as configs
 from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
-from transom.cluster.etcd_store import make_etcd_store
-from transom.cluster.migrate import migrate_cluster
+from transom.cluster.data.etcd_store import make_etcd_store
+from transom.cluster.data.migrate import migrate_cluster
 from transom.kit.clock import RealClock
 from transom.kit.keyring import create_key_file
 from transom.kit.user_errors import UserError

@@ -13,9 +13,10 @@ from tests.etcd_process import require_etcd
 
 from transom.apiserver.server import ServerOptions, build_api_server
 from transom.cluster import config as configs
-from transom.cluster import protection, snapshots
+from transom.cluster import protection
 from transom.cluster.config import ClusterConfig
-from transom.cluster.etcd_data import etcd_of_stopped_cluster
+from transom.cluster.data import snapshots
+from transom.cluster.data.etcd_data import etcd_of_stopped_cluster
 from transom.cluster.ha import layout
 from transom.kit.clock import RealClock
 from transom.kit.keyring import create_key_file

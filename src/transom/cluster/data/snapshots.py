@@ -24,7 +24,7 @@ from transom import __version__
 from transom.cluster import config as configs
 from transom.cluster import daemon, protection
 from transom.cluster.config import ClusterConfig
-from transom.cluster.snapshot_sources import (
+from transom.cluster.data.snapshot_sources import (
     BLOCK_RECORDS,
     RunningCluster,
     SnapshotSource,
@@ -52,11 +52,11 @@ from transom.store.snapshot_file import (
 
 if TYPE_CHECKING:
     from transom.apiserver.core import integrity
-    from transom.cluster import etcd_data
+    from transom.cluster.data import etcd_data
     from transom.store import disk
 else:
     integrity = lazy_import("transom.apiserver.core.integrity")
-    etcd_data = lazy_import("transom.cluster.etcd_data")
+    etcd_data = lazy_import("transom.cluster.data.etcd_data")
     disk = lazy_import("transom.store.disk")
 
 SUFFIX = ".snapshot"

@@ -17,15 +17,16 @@ from transom.store.sealing import Sealing
 from transom.store.snapshot_file import pack_records
 
 if TYPE_CHECKING:
-    from transom.cluster import cluster_records, etcd_data, store_control
     from transom.cluster import probe as probes
+    from transom.cluster.data import cluster_records, etcd_data
+    from transom.cluster.endpoints import store_control
     from transom.store import sqlite
 else:
-    cluster_records = lazy_import("transom.cluster.cluster_records")
-    etcd_data = lazy_import("transom.cluster.etcd_data")
+    cluster_records = lazy_import("transom.cluster.data.cluster_records")
+    etcd_data = lazy_import("transom.cluster.data.etcd_data")
     probes = lazy_import("transom.cluster.probe")
     sqlite = lazy_import("transom.store.sqlite")
-    store_control = lazy_import("transom.cluster.store_control")
+    store_control = lazy_import("transom.cluster.endpoints.store_control")
 
 BLOCK_RECORDS = 256
 
