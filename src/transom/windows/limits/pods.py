@@ -167,7 +167,7 @@ LIMITS: Final = (
     WindowsLimit(
         id="WIN-POD-010",
         title="A pod without an operating system selector can be scheduled to any node",
-        statement="Kubernetes 1.20 does not consider the operating system of an image when it "
+        statement="The scheduler does not consider the operating system of an image when it "
         "schedules a pod. Without a node selector or a taint, a Linux pod can be scheduled to a "
         "Windows node, where it fails, and vice versa.",
         effect="fails",
