@@ -1,4 +1,4 @@
-"""What `transom up` writes: keys and tokens are readable by their owner only, and nobody else can
+"""What `transom up` writes: keys and tokens are readable by their owner only, and no other user can
 write, with any umask.
 """
 

@@ -58,7 +58,7 @@ def set_defaults_daemon_set(obj: Object) -> None:
 
 def set_defaults_daemon_set_v1(obj: Object) -> None:
     """apps/v1 and v1beta2 have the template generation as an annotation. The strategy sets its
-    value; whoever writes an object without it owns it.
+    value; the manager that writes an object without it owns it.
     """
     set_defaults_daemon_set(obj)
     metadata = obj.setdefault("metadata", {})

@@ -1,14 +1,50 @@
-"""How long the copy in memory keeps its history. etcd's own history is compacted separately."""
+"""The history of the copy in memory: how long it is kept, and what it says about a write. etcd's own
+history is compacted separately.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from transom.kit.clock import Clock, Timer
+from transom.store.api import RevisionCompacted, StoreRecord, StoreUnavailable
 from transom.store.mvcc import MvccState
 
 _TRIM_AT_ONCE = 512
+_EVENTS_AT_ONCE = 1024
+
+
+def find_create(
+    state: MvccState, key: str, value: Callable[[int], bytes], since: int
+) -> int | None:
+    """The revision after `since` at which the key was created with this value, 0 if it was not, None
+    if the history does not go back to `since`. `value`: the value at a revision.
+    """
+    while True:
+        try:
+            events, reached = state.events(key, since, _EVENTS_AT_ONCE)
+        except RevisionCompacted:
+            return None
+        for event in events:
+            record = event.record
+            if event.key != key or record is None or event.previous is not None:
+                continue
+            if record.value == value(record.mod_revision):
+                return record.mod_revision
+        if reached >= state.revision:
+            return 0
+        since = reached
+
+
+def find_deleted(state: MvccState, key: str, revision: int) -> StoreRecord:
+    """The record that was deleted at this revision."""
+    events, _ = state.events(key[: key.find("/") + 1], revision - 1, 64)
+    for event in events:
+        if event.revision == revision and event.key == key and event.previous is not None:
+            return event.previous
+    raise StoreUnavailable(f"etcd: the deletion of revision {revision} was lost")
 
 
 class CopyHistory:

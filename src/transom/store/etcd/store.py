@@ -15,6 +15,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from transom.kit.clock import Clock, RealClock
@@ -35,7 +36,7 @@ from transom.store.core import CoreSnapshot
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, has_reliable_progress
 from transom.store.etcd.compaction import EtcdCompactor
-from transom.store.etcd.history import CopyHistory
+from transom.store.etcd.history import CopyHistory, find_create, find_deleted
 from transom.store.etcd.layout import (
     FENCES,
     LOCKS,
@@ -58,7 +59,6 @@ _log = logging.getLogger(__name__)
 _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first time, at most
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
 _PROBE_SECONDS = 2.0
-_EVENTS_AT_ONCE = 1024
 _START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
 
 
@@ -346,7 +346,7 @@ class EtcdStore:
             compare = [wire.compare_mod_revision(path, wanted or 0)]
             success = [wire.op_delete(wire.delete_request(path))]
             revision = await self._commit(key, path, compare, success)
-            return self._deleted_record(key, revision), revision
+            return find_deleted(self._state, key, revision), revision
 
         self._accept(key, future, write())
         return future
@@ -417,8 +417,9 @@ class EtcdStore:
             done = await self._submitter.update(request, stored)
         else:
             since = self._state.revision
+            value = partial(self._layout.from_etcd, key, self._sealing.from_disk(key, stored))
             done = await self._submitter.create(
-                path, compare, success, lambda: self._find_create(key, stored, since)
+                path, compare, success, lambda: find_create(self._state, key, value, since)
             )
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if done.revision <= self._state.revision and not self._stale:
@@ -433,26 +434,6 @@ class EtcdStore:
         self._last_commit = time.time()
         return done.revision
 
-    def _find_create(self, key: str, stored: bytes, since: int) -> int | None:
-        """The revision at which the history has this value of a new key, 0 if it does not have it,
-        None if the history does not go back to `since`.
-        """
-        plain = self._sealing.from_disk(key, stored)
-        while True:
-            try:
-                events, reached = self._state.events(key, since, _EVENTS_AT_ONCE)
-            except RevisionCompacted:
-                return None
-            for event in events:
-                record = event.record
-                if event.key != key or record is None or event.previous is not None:
-                    continue
-                if record.value == self._layout.from_etcd(key, plain, record.mod_revision):
-                    return record.mod_revision
-            if reached >= self._state.revision:
-                return 0
-            since = reached
-
     def _find(self, key: str, revision: int) -> StoreRecord:
         record = self._state.get(key)
         if record is not None and record.mod_revision == revision:
@@ -462,13 +443,6 @@ class EtcdStore:
         if record is None or record.key != key:
             raise StoreUnavailable(f"etcd: the write of revision {revision} was lost")
         return record
-
-    def _deleted_record(self, key: str, revision: int) -> StoreRecord:
-        events, _ = self._state.events(key[: key.find("/") + 1], revision - 1, 64)
-        for event in events:
-            if event.revision == revision and event.key == key and event.previous is not None:
-                return event.previous
-        raise StoreUnavailable(f"etcd: the deletion of revision {revision} was lost")
 
     # Following etcd
 
