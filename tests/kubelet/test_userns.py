@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from transom.client.resources import PODS
 from transom.machinery.releases import Release
 
@@ -49,6 +51,27 @@ async def test_the_ids_are_free_when_the_pod_is_gone(node: Any) -> None:
             assert numbers(log(node, found))[0][1] == 65536
             await node.client.delete(PODS, "default", "p", grace=0)
             await node.settle(5)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        b"",
+        b"[]",
+        b'{"uidMappings": [{"hostId": 0, "length": 65536}]}',
+        b'{"uidMappings": [{"hostId": 70000, "length": 65536}]}',
+        b'{"uidMappings": [{"hostId": 65536, "length": 4294967295}]}',
+        b"[" * 100_000,
+    ],
+)
+async def test_a_changed_file_gives_no_other_range(node: Any, contents: bytes) -> None:
+    """A pod with a hostPath volume can change it."""
+    async with node("linux", **SETTINGS) as node:
+        node.host.files.mkdir("/var/lib/kubelet/pods/other", parents=True)
+        node.host.files.write("/var/lib/kubelet/pods/other/userns", contents)
+        await node.create("p", **pod(hostUsers=False))
+        found = await phase(node, "p", "Running")
+        assert numbers(log(node, found)) == [[0, 65536, 65536]] * 2
 
 
 async def test_older_runtimes_refuse_them(node: Any) -> None:

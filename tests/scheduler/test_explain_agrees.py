@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from tests.doctor.failures import FAILURES
+from tests.doctor.failures_scheduling import SCHEDULING_FAILURES
 from tests.doctor.virtual_cluster import VirtualCluster, virtual_cluster
 
 from transom.client.resources import PODS
@@ -17,7 +17,7 @@ from transom.scheduler.scheduler import Scheduler
 def test_the_message_of_each_pod_that_cannot_be_scheduled(tmp_path: Path) -> None:
     rows = [
         row
-        for row in FAILURES
+        for row in SCHEDULING_FAILURES
         if row.objects and row.objects[-1]["kind"] == "Pod" and row.do is None
     ][:20]
 

@@ -15,6 +15,8 @@ from transom.kubelet.node.features import runtime_reports_features
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
+from transom.machines.api import Files
+from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.runtime.api import IdRange
 
 IDS_PER_POD: Final = 65536
@@ -35,8 +37,9 @@ def pod_user_namespace(env: KubeletContext, pod: Object) -> IdRange | None:
         raise ContainerFailure("CreatePodSandboxError", _UNSUPPORTED)
     files = env.host.files
     path = f"{paths.pod_dir(env, pod['metadata']['uid'])}/{_FILE}"
-    if files.exists(path):
-        return _read_range(files.read(path))
+    known = _read_range(files, path)
+    if known is not None:
+        return known
     taken = _taken_ranges(env)
     # The first range has the ids of the node itself.
     slots = range(1, env.config.max_pods + 1)
@@ -54,10 +57,20 @@ def pod_user_namespace(env: KubeletContext, pod: Object) -> IdRange | None:
 
 def _taken_ranges(env: KubeletContext) -> set[int]:
     files, top = env.host.files, paths.pods_dir(env)
-    found = (f"{top}/{uid}/{_FILE}" for uid in (files.listdir(top) if files.exists(top) else ()))
-    return {_read_range(files.read(path)).first for path in found if files.exists(path)}
+    names = list_small_directory(files, top) if files.exists(top) else ()
+    found = (_read_range(files, f"{top}/{uid}/{_FILE}") for uid in names)
+    return {one.first for one in found if one is not None}
 
 
-def _read_range(data: bytes) -> IdRange:
-    [mapping] = json.loads(data)["uidMappings"]
-    return IdRange(mapping["hostId"], mapping["length"])
+def _read_range(files: Files, path: str) -> IdRange | None:
+    """None if there is no such file, or if its contents are not what the kubelet writes: a pod with
+    a hostPath volume can change it.
+    """
+    try:
+        [mapping] = json.loads(read_small_file(files, path))["uidMappings"]
+        first, length = mapping["hostId"], mapping["length"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(first, int) or length != IDS_PER_POD:
+        return None
+    return IdRange(first, length) if first > 0 and first % IDS_PER_POD == 0 else None

@@ -337,8 +337,7 @@ def test_a_user_without_permissions_gets_the_reason(
         page.goto(console.new_link())
         page.wait_for_selector("#states >> text=nobody@example.com")
         page.goto(f"{console.origin}/objects/core/v1/secrets")
-        page.wait_for_selector("text=Not allowed")
-        page.wait_for_selector("text=cannot list resource")
+        page.wait_for_selector(".problem >> text=cannot list resource")
 
 
 def test_phone_dark_and_table(

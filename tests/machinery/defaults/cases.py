@@ -64,7 +64,8 @@ CASES: list[tuple[str, Object, Object]] = [
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
                 "template": TEMPLATE,
                 "revisionHistoryLimit": 10,
-            }
+            },
+            "metadata": {"annotations": {"deprecated.daemonset.template.generation": "0"}},
         },
     ),
     (

@@ -1,5 +1,5 @@
 // The Cluster page: receives rows of nodes, pods, services and problems, and shows them as a picture or as tables.
-import { byId, el, fill, withCode } from "./dom.js";
+import { byId, el, fill, scrollBox, withCode } from "./dom.js";
 import { liveEvents } from "./server.js";
 import { Picture } from "./cluster_picture.js";
 import { groupTitle } from "./cluster_layout.js";
@@ -216,9 +216,8 @@ byId("zoom-fit").addEventListener("click", () => {
 let shown = TABLE_ROWS;
 
 function table(caption, headings, rows) {
-  return el(
-    "div",
-    { class: "scroll" },
+  return scrollBox(
+    caption,
     el(
       "table",
       {},

@@ -15,6 +15,11 @@ export function el(name, attributes = {}, ...children) {
   return node;
 }
 
+/** A box that scrolls. It takes part in the Tab order, so that the keyboard can scroll it too. */
+export function scrollBox(label, ...children) {
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
+}
+
 /** Replaces all children. */
 export function fill(node, ...children) {
   node.replaceChildren();

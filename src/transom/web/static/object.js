@@ -1,5 +1,5 @@
 // One object: tabs, live overview, events, editor with dry run and conflicts, delete, owners, managed fields.
-import { age, byId, el, fill, pageData, toast } from "./dom.js";
+import { age, byId, el, fill, pageData, scrollBox, toast } from "./dom.js";
 import { getJson, liveEvents, postJson } from "./server.js";
 import { startLogs } from "./logs.js";
 import { startPorts } from "./ports.js";
@@ -69,13 +69,12 @@ function showGone() {
 
 function pairs(title, list) {
   if (!list.length) return null;
-  return [el("h2", {}, title), el("div", { class: "scroll" }, el("table", {}, el("tbody", {}, list.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value))))))];
+  return [el("h2", {}, title), scrollBox(title, el("table", {}, el("tbody", {}, list.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value))))))];
 }
 
 function rowsTable(headings, rows) {
-  return el(
-    "div",
-    { class: "scroll" },
+  return scrollBox(
+    headings.join(", "),
     el("table", {}, el("thead", {}, el("tr", {}, headings.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell)))))),
   );
 }
