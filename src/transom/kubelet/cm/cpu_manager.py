@@ -21,6 +21,7 @@ from transom.machinery.podutil import persisted_qos_class
 from transom.machinery.quantity import parse_quantity
 from transom.machines.api import Files
 from transom.machines.cpus import CpuSet, CpuTopology, format_cpuset, parse_cpuset
+from transom.machines.smallfiles import read_small_file
 
 NO_CPUS: Final[CpuSet] = frozenset()
 
@@ -44,19 +45,20 @@ class CpuManagerState:
         self.default: CpuSet = NO_CPUS
         self.assignments: dict[str, dict[str, CpuSet]] = {}
         if files.exists(path):
-            self._restore(files.read(path))
+            self._restore()
         else:
             self.save()
 
-    def _restore(self, data: bytes) -> None:
+    def _restore(self) -> None:
         try:
+            data = read_small_file(self._files, self._path)
             default, entries = read_cpu_manager_checkpoint(data, self._policy)
             self.default = parse_cpuset(default)
             self.assignments = {
                 uid: {name: parse_cpuset(cpus) for name, cpus in found.items()}
                 for uid, found in entries.items()
             }
-        except ValueError as problem:
+        except (OSError, ValueError) as problem:
             raise ValueError(
                 f"could not restore state from checkpoint: {problem}, please drain this node and "
                 f'delete the CPU manager checkpoint file "{self._path}" before restarting Kubelet'
