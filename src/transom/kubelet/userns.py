@@ -15,6 +15,7 @@ from transom.kubelet.node.features import runtime_reports_features
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
+from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.runtime.api import IdRange
 
 IDS_PER_POD: Final = 65536
@@ -36,7 +37,7 @@ def pod_user_namespace(env: KubeletContext, pod: Object) -> IdRange | None:
     files = env.host.files
     path = f"{paths.pod_dir(env, pod['metadata']['uid'])}/{_FILE}"
     if files.exists(path):
-        return _read_range(files.read(path))
+        return _read_range(read_small_file(files, path))
     taken = _taken_ranges(env)
     # The first range has the ids of the node itself.
     slots = range(1, env.config.max_pods + 1)
@@ -54,8 +55,9 @@ def pod_user_namespace(env: KubeletContext, pod: Object) -> IdRange | None:
 
 def _taken_ranges(env: KubeletContext) -> set[int]:
     files, top = env.host.files, paths.pods_dir(env)
-    found = (f"{top}/{uid}/{_FILE}" for uid in (files.listdir(top) if files.exists(top) else ()))
-    return {_read_range(files.read(path)).first for path in found if files.exists(path)}
+    uids = list_small_directory(files, top) if files.exists(top) else []
+    found = (f"{top}/{uid}/{_FILE}" for uid in uids)
+    return {_read_range(read_small_file(files, path)).first for path in found if files.exists(path)}
 
 
 def _read_range(data: bytes) -> IdRange:
