@@ -12,6 +12,7 @@ from transom.cluster.cluster_file import read_cluster_file
 from transom.cluster.config import ClusterConfig, load_nodes, save_nodes
 from transom.kit.user_errors import UserError
 from transom.node import spec as nodes
+from transom.node.machine import node_hardware
 from transom.node.support_warnings import node_warnings
 
 CONFIG = ClusterConfig(name="c")
@@ -367,3 +368,20 @@ def test_control_plane_nodes_have_the_names_of_the_release(
         assert {label.removeprefix(prefix) for label in node.labels} == labels
         assert [taint["key"].removeprefix(prefix) for taint in node.taints] == taints
         assert node.control_plane
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"cpus": 8, "threadsPerCore": 3},
+        {"cpus": 6, "threadsPerCore": 2, "numaNodes": 2},
+        {"cpus": 32, "numaNodes": 16},
+    ],
+)
+def test_cpus_form_equal_cores_and_numa_nodes(row: dict[str, int]) -> None:
+    good = {"name": "n", "cpus": 8, "threadsPerCore": 2, "numaNodes": 2}
+    [node] = nodes.complete_specs(CONFIG, nodes.specs_from_rows(CONFIG, [good]))
+    found = node_hardware(node)
+    assert (found.threads_per_core, found.numa_nodes) == (2, 2)
+    with pytest.raises(UserError):
+        nodes.complete_specs(CONFIG, nodes.specs_from_rows(CONFIG, [{"name": "n", **row}]))

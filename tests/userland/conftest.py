@@ -15,6 +15,7 @@ from transom.dns.settings import DnsSettings
 from transom.dns.zone import DnsZone
 from transom.kit.clock import VirtualClock
 from transom.machines.container_files import LayeredFiles
+from transom.machines.cpus import CpuTopology
 from transom.machines.files import FileTree
 from transom.machines.inodes import DiskQuota
 from transom.machines.styles import POSIX, WINDOWS
@@ -244,6 +245,8 @@ class Context:
         )
         self.build = "10.0.17763.1697" if box.os == "windows" else "5.4.0-60-generic"
         self.cpus = 2
+        self.cpuset = frozenset((0, 1))
+        self.cpu_topology = CpuTopology(2)
         self.memory_limit = 1 << 30
         self.machine_resources = SystemResources(
             *(8 << 30, 6 << 30, 8 << 30, 3 << 30, 0, 0, 100 << 30, 80 << 30, 2),

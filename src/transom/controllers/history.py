@@ -10,10 +10,11 @@ import orjson
 from transom.client.api import ApiClient, is_already_exists
 from transom.client.resources import CONTROLLER_REVISIONS, GroupVersionResource
 from transom.controllers.ownership import controller_ref
-from transom.controllers.template_hash import fnv32, safe_encode
+from transom.controllers.template_hash import safe_encode
 from transom.kit.large_work import compute_for_object
 from transom.machinery import gojson
 from transom.machinery.errors import ApiError
+from transom.machinery.hashes import fnv32
 from transom.machinery.objects import Object, same_json
 
 HASH_LABEL = "controller.kubernetes.io/hash"

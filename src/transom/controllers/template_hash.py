@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from transom.machinery import schema
+from transom.machinery.hashes import fnv32a
 from transom.machinery.objects import Object
 from transom.machinery.quantity import BINARY_SUFFIXES, DECIMAL_SUFFIXES
 from transom.machinery.schema import SchemaField, SchemaType, SchemaValue
@@ -124,21 +125,6 @@ def compute_template_hash(template: Object, collisions: int | None) -> str:
     if collisions is not None:
         text += collisions.to_bytes(8, "little")
     return safe_encode(fnv32a(text))
-
-
-def fnv32a(data: bytes) -> int:
-    value = 0x811C9DC5
-    for byte in data:
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return value
-
-
-def fnv32(data: bytes) -> int:
-    """Like `fnv32a`, with multiplication first."""
-    value = 0x811C9DC5
-    for byte in data:
-        value = value * 0x01000193 & 0xFFFFFFFF ^ byte
-    return value
 
 
 def safe_encode(number: int) -> str:

@@ -16,6 +16,7 @@ from transom.kubelet.osrules import OsRules
 from transom.machinery import quantity
 from transom.machinery.quantity import BINARY_SI, Quantity
 from transom.machines.api import Host
+from transom.machines.cpus import parse_cpuset
 
 # Thresholds on these signals reduce allocatable.
 _RESERVING_SIGNALS = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
@@ -124,7 +125,11 @@ def node_reservation(
         threshold = parse_threshold(signal, text) if resource else None
         if resource and threshold:
             evicted[resource] = threshold.of(capacity.get(resource, quantity.ZERO))
-    parts = (parse_reserved(config.system_reserved), parse_reserved(config.kube_reserved), evicted)
+    system, kube = parse_reserved(config.system_reserved), parse_reserved(config.kube_reserved)
+    if config.reserved_system_cpus:
+        system["cpu"] = quantity.from_milli(1000 * len(parse_cpuset(config.reserved_system_cpus)))
+        kube.pop("cpu", None)
+    parts = (system, kube, evicted)
     out = {}
     for name in capacity:
         total = quantity.ZERO

@@ -16,9 +16,12 @@ import orjson
 from transom.client.events import NORMAL, WARNING
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import PodRejection
+from transom.kubelet.features import resizes_exclusive_cpus
+from transom.kubelet.parts import AdjustResources, unadjusted
 from transom.kubelet.podstate import PodState, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object
+from transom.machinery.podutil import persisted_qos_class
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet import kubelet_has
@@ -26,6 +29,8 @@ from transom.runtime.api import Container, RuntimeFailure
 
 _LISTS = ("initContainers", "containers")
 _RESIZABLE = ("cpu", "memory")
+# Before, Guaranteed pods could not be resized at all where the CPU manager has the static policy.
+_CPU_ONLY_SINCE = (1, 34)
 ResizeAction = Literal["", "update", "restart"]
 
 
@@ -38,8 +43,14 @@ class ResizeFailure(Exception):
 
 
 class AllocationManager:
-    def __init__(self, env: KubeletContext, admission: ResizeAdmission) -> None:
+    def __init__(
+        self,
+        env: KubeletContext,
+        admission: ResizeAdmission,
+        adjust: AdjustResources = unadjusted,
+    ) -> None:
         self._env = env
+        self._adjust = adjust
         self._admission = admission
         self._allocated: dict[str, dict[str, Object]] = {}  # by uid and container
         self._actuated: dict[str, dict[str, Object]] = {}  # by uid and container id
@@ -108,7 +119,9 @@ class AllocationManager:
             self._conditions.get(uid, {}).pop("PodResizePending", None)
             return pod
         others = [self.allocated_pod(p) for p in active_pods if uid_of(p) != uid]
-        rejection = self._admission.admit_resize(pod, others)
+        rejection = self._reject_exclusive(pod, allocated) or self._admission.admit_resize(
+            pod, others
+        )
         if rejection is None:
             self._allocated[uid] = {c["name"]: c.get("resources") or {} for c in _containers(pod)}
             self._conditions[uid] = {"PodResizeInProgress": self._condition(pod, "InProgress")}
@@ -122,6 +135,24 @@ class AllocationManager:
         if any(before.get(key) != condition.get(key) for key in ("reason", "observedGeneration")):
             self._record(pod, WARNING, f"Resize{reason}", reason, rejection.message)
         return self.allocated_pod(pod)
+
+    def _reject_exclusive(
+        self, pod: Object, allocated: Mapping[str, Object]
+    ) -> PodRejection | None:
+        """The static policy of the CPU manager does not change the CPUs of a running container."""
+        config = self._env.config
+        if (
+            config.cpu_manager_policy != "static"
+            or persisted_qos_class(pod) != "Guaranteed"
+            or resizes_exclusive_cpus(config.release, config.feature_gates)
+        ):
+            return None
+        any_resource = config.release < _CPU_ONLY_SINCE
+        if not any_resource and not _differs(pod, allocated, ("cpu",)):
+            return None
+        policy = "static policy" if any_resource else 'policy "static"'
+        text = f"Resize is infeasible for Guaranteed Pods alongside CPU Manager {policy}"
+        return PodRejection("Infeasible", text)
 
     def finish(self, pod: Object, state: PodState) -> None:
         """Ends a resize that is in effect."""
@@ -161,6 +192,7 @@ class AllocationManager:
         if limit and (not before or limit < before):
             self._check_usage(uid, container, limit)
         resources = self._env.os.linux_resources(pod, spec, self._env.host)
+        resources = self._adjust(pod, spec, resources)
         try:
             await self._env.runtime.update_container_resources(container.id, resources)
         except RuntimeFailure as failure:
@@ -260,13 +292,15 @@ def _reported(status: Object) -> Mapping[str, Object]:
     }
 
 
-def _differs(pod: Object, allocated: Mapping[str, Object]) -> bool:
+def _differs(
+    pod: Object, allocated: Mapping[str, Object], names: Sequence[str] = _RESIZABLE
+) -> bool:
     for spec in _containers(pod):
         now, was = _own(spec), allocated.get(spec["name"])
         if was is None or now == was:
             continue
         for kind in _KINDS:
-            for name in _RESIZABLE:
+            for name in names:
                 if _amount(now, kind, name) != _amount(was, kind, name):
                     return True
     return False

@@ -92,6 +92,13 @@ class KubeletConfig:
     # pairs of priority and seconds
     shutdown_grace_period_by_pod_priority: tuple[tuple[int, int], ...] = ()
     server_tls_bootstrap: bool = False
+    cpu_manager_policy: str = "none"
+    cpu_manager_policy_options: Mapping[str, str] = field(default_factory=dict)
+    cpu_manager_reconcile_period: float = 10.0
+    reserved_system_cpus: str = ""  # replaces the reserved amounts of cpu
+    topology_manager_policy: str = "none"
+    topology_manager_scope: str = "container"
+    topology_manager_policy_options: Mapping[str, str] = field(default_factory=dict)
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property

@@ -23,8 +23,23 @@ def _shutdown_periods(value: Any) -> tuple[tuple[int, int], ...]:
     )
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")
+    return value
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a mapping")
+    return {str(name): _text(text) for name, text in value.items()}
+
+
 # The setting and how to read it.
 CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "cpuManagerPolicy": ("cpu_manager_policy", _text),
+    "cpuManagerPolicyOptions": ("cpu_manager_policy_options", _texts),
+    "cpuManagerReconcilePeriod": ("cpu_manager_reconcile_period", parse_duration),
     "enableSystemLogHandler": ("enable_system_log_handler", _flag),
     "enableSystemLogQuery": ("enable_system_log_query", _flag),
     "imageGCHighThresholdPercent": ("image_gc_high_threshold_percent", int),
@@ -32,6 +47,7 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "imageMaximumGCAge": ("image_maximum_gc_age", parse_duration),
     "imageMinimumGCAge": ("image_minimum_gc_age", parse_duration),
     "nodeStatusUpdateFrequency": ("node_status_update_frequency", parse_duration),
+    "reservedSystemCPUs": ("reserved_system_cpus", _text),
     "shutdownGracePeriod": ("shutdown_grace_period", parse_duration),
     "shutdownGracePeriodCriticalPods": (
         "shutdown_grace_period_critical_pods",
@@ -43,6 +59,9 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     ),
     "serverTLSBootstrap": ("server_tls_bootstrap", _flag),
     "syncFrequency": ("sync_frequency", parse_duration),
+    "topologyManagerPolicy": ("topology_manager_policy", _text),
+    "topologyManagerPolicyOptions": ("topology_manager_policy_options", _texts),
+    "topologyManagerScope": ("topology_manager_scope", _text),
 }
 _CRASH_LOOPS: Final = "crashLoopBackOff"
 _LONGEST: Final = "maxContainerRestartPeriod"

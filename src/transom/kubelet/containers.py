@@ -19,6 +19,7 @@ from transom.kubelet.expansion import (
 )
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.mounts import volume_devices, volume_mounts
+from transom.kubelet.parts import AdjustResources, unadjusted
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.userns import pod_user_namespace
 from transom.kubelet.volumes.manager import VolumeManager
@@ -41,12 +42,17 @@ _CONTAINER: Final = "CreateContainerConfigError"
 
 
 class ContainerBuilder:
-    __slots__ = ("_env", "_objects", "_volumes")
+    __slots__ = ("_adjust", "_env", "_objects", "_volumes")
 
     def __init__(
-        self, env: KubeletContext, volumes: VolumeManager, objects: ReferencedObjects
+        self,
+        env: KubeletContext,
+        volumes: VolumeManager,
+        objects: ReferencedObjects,
+        adjust: AdjustResources = unadjusted,
     ) -> None:
         self._env = env
+        self._adjust = adjust
         self._volumes = volumes
         self._objects = objects
 
@@ -119,6 +125,8 @@ class ContainerBuilder:
         if hosts is not None:
             mounts.append(hosts)
         linux, windows = env.os.container_options(pod, container, image, env.host, env.config)
+        if linux is not None:
+            linux = replace(linux, resources=self._adjust(pod, container, linux.resources))
         termination = self._termination_log(uid, container)
         if termination is not None:
             mounts.append(termination)

@@ -18,6 +18,7 @@ from transom.kubelet.event_texts import event_texts
 from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
+    AdjustResources,
     ContainerConfigSource,
     Hooks,
     ImagePuller,
@@ -27,6 +28,7 @@ from transom.kubelet.parts import (
     PodSource,
     Prober,
     Volumes,
+    unadjusted,
 )
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, uid_of
@@ -61,6 +63,7 @@ class KubeletCore:
         mirrors: Mirrors,
         prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
+        adjust: AdjustResources = unadjusted,
         on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
     ) -> None:
         self._env = env
@@ -76,7 +79,7 @@ class KubeletCore:
         self.pods = Pods(env, self, self.statuses.get)
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
-        self._allocation = AllocationManager(env, admission)
+        self._allocation = AllocationManager(env, admission, adjust)
         starter = ContainerStarter(env, images, builder, hooks, self._terminator)
         self._sync = PodSync(
             env,
@@ -147,6 +150,13 @@ class KubeletCore:
         for mirror in self.pods.mirrors():
             if self.pods.pod(mirror["metadata"]["namespace"], mirror["metadata"]["name"]) is None:
                 self._delete_mirror(mirror)
+
+    def allocated_pods(self) -> list[Object]:
+        """The pods that have not ended, with the resources that are allocated to them."""
+        pods = self.pods.active_pods()
+        if not self._env.config.pod_features.resize:
+            return [*pods]
+        return [self._allocation.allocated_pod(pod) for pod in pods]
 
     # ---- pod updates
     # ---------------------------------------------------------------------------------------------

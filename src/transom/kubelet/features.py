@@ -98,3 +98,17 @@ def crash_loop_backoff(
     if longest is not None and enabled("KubeletCrashLoopBackOffMax"):
         first, most = min(first, longest), longest
     return first, most
+
+
+def has_cpu_manager(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    return FeatureSet(Release(*release), gates).enabled("CPUManager")
+
+
+def disables_exclusive_quota(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether containers with exclusive CPUs have no CPU quota."""
+    return FeatureSet(Release(*release), gates).enabled("DisableCPUQuotaWithExclusiveCPUs")
+
+
+def resizes_exclusive_cpus(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether Guaranteed pods can be resized where the CPU manager has the static policy."""
+    return FeatureSet(Release(*release), gates).enabled("InPlacePodVerticalScalingExclusiveCPUs")

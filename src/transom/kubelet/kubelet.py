@@ -15,6 +15,7 @@ from socket import socket
 from transom.kubelet import static_pods
 from transom.kubelet.admission.chain import PodAdmission
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.cm.container_manager import ContainerManager
 from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.containers import ContainerBuilder
 from transom.kubelet.core import KubeletCore
@@ -92,18 +93,30 @@ class Kubelet:
         self._shutdown = NodeShutdownManager(
             env, self._active_pods, self.kill_pod, volumes.mounted, self.agent.changed
         )
+        try:
+            self._containers = ContainerManager(
+                env, lambda: self.core.allocated_pods(), self._sources_ready
+            )
+        except ValueError as problem:
+            raise BadConfiguration(str(problem)) from problem
         source = (
             StaticPods(env, static) if static is not None else static_pods.static_pod_source(env)
         )
         self.core = KubeletCore(
             env,
             images=ImageManager(env),
-            builder=ContainerBuilder(env, volumes, objects),
+            builder=ContainerBuilder(env, volumes, objects, self._containers.adjust),
             hooks=HookRunner(env),
             volumes=volumes,
             admission=PodAdmission(
-                env, self.agent.node_anyway, self.kill_pod, evictions.admit, self._shutdown.admit
+                env,
+                self.agent.node_anyway,
+                self.kill_pod,
+                evictions.admit,
+                self._shutdown.admit,
+                self._containers.admit,
             ),
+            adjust=self._containers.adjust,
             mirrors=ApiMirrors(env),
             prober=self._make_prober,
             sources={"file": source} if source is not None else {},
@@ -160,6 +173,7 @@ class Kubelet:
                 group.create_task(self.core.run(self.agent.known()))
                 group.create_task(self._housekeeping.run())
                 group.create_task(self._run_plugins())
+                group.create_task(self._containers.run())
                 if self._serving is not None:
                     group.create_task(self._serving.run())
         finally:

@@ -90,6 +90,9 @@ class LinuxRules(LinuxPods, LinuxDisks):
     def apparmor_problem(self, pod: Object, host: Host) -> str:
         return apparmor.apparmor_node_problem(pod, host.files)
 
+    def has_container_manager(self) -> bool:
+        return True
+
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         return ""
 

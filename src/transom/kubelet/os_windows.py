@@ -117,6 +117,9 @@ class WindowsRules(WindowsPods, WindowsDisks):
     def apparmor_problem(self, pod: Object, host: Host) -> str:
         return ""
 
+    def has_container_manager(self) -> bool:
+        return False
+
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         limit = LIMITS["WIN-NODE-006"]
         return limit.message if record_holds(limit, NodeTarget(release)) else ""

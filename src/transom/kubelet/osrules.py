@@ -67,6 +67,9 @@ class OsRules(Protocol):
         never checked.
         """
 
+    def has_container_manager(self) -> bool:
+        """Whether the kubelet manages CPUs and their topology."""
+
     def default_pause_image(self) -> str: ...
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         """Why a kubelet of this release cannot forward ports; empty when it can."""

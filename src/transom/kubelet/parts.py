@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from transom.kubelet.failures import PodRejection
 from transom.machinery.objects import Object
-from transom.runtime.api import ContainerConfig, Image, Sandbox, SandboxConfig
+from transom.runtime.api import ContainerConfig, Image, LinuxResources, Sandbox, SandboxConfig
 
 
 class HookFailure(Exception):
@@ -119,6 +119,14 @@ class PodAdmitHandler(Protocol):
         """Whether an admitted pod may run (AppArmor, host namespaces); otherwise it stays Pending
         with `Blocked` containers.
         """
+
+
+AdjustResources = Callable[[Object, Object, LinuxResources], LinuxResources]
+"""`adjust(pod, container, resources)`: the resources with the CPUs that the container may use."""
+
+
+def unadjusted(pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
+    return resources
 
 
 class PodUpdates(NamedTuple):

@@ -107,6 +107,8 @@ class Hardware:
     disk: int = 100 << 30
     disk_used: int = 12 << 30  # used by the operating system itself
     page_file: int = 2 << 30
+    threads_per_core: int = 1
+    numa_nodes: int = 1  # each is a socket with the same number of cores
 
 
 class SystemInfo(NamedTuple):

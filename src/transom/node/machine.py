@@ -39,7 +39,13 @@ def windows_machine(machine: NodeMachine) -> WindowsNodeMachine:
 
 def node_hardware(spec: NodeSpec) -> Hardware:
     memory, disk = parse_quantity(spec.memory).value(), parse_quantity(spec.disk).value()
-    return Hardware(cpus=spec.cpus, memory=memory, disk=disk)
+    return Hardware(
+        cpus=spec.cpus,
+        memory=memory,
+        disk=disk,
+        threads_per_core=spec.threads_per_core,
+        numa_nodes=spec.numa_nodes,
+    )
 
 
 def make_emulated_machine(spec: NodeSpec, clock: Clock, seed: str) -> EmulatedMachine:

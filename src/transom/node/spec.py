@@ -57,6 +57,8 @@ class NodeSpec:
     build: int = 0  # of Windows; 0 on Linux
     revision: int = 0  # the patch level (UBR) of the build; 0 for the default one
     cpus: int = 4
+    threads_per_core: int = 1
+    numa_nodes: int = 1
     memory: str = "8Gi"
     disk: str = "100Gi"
     engine: str = (
@@ -326,6 +328,17 @@ def _check_windows_fields(node: NodeSpec, refuse: _Refuse) -> None:
 def _check_resources(node: NodeSpec, refuse: _Refuse) -> None:
     if not 1 <= node.cpus <= 1024:
         raise refuse(f"{node.cpus} CPUs", "a node has 1 to 1024 CPUs")
+    if node.threads_per_core not in (1, 2) or not 1 <= node.numa_nodes <= 8:
+        raise refuse(
+            f"threadsPerCore {node.threads_per_core}, numaNodes {node.numa_nodes}",
+            "a core has 1 or 2 threads, a node 1 to 8 NUMA nodes",
+        )
+    if node.cpus % (node.threads_per_core * node.numa_nodes):
+        raise refuse(
+            f"{node.cpus} CPUs cannot be divided into {node.numa_nodes} NUMA nodes with "
+            f"{node.threads_per_core} threads per core",
+            "every NUMA node has the same number of cores",
+        )
     if not 0 <= node.image_gc_high <= 100:
         raise refuse(
             f"imageGCHighThresholdPercent {node.image_gc_high}",
@@ -409,6 +422,8 @@ _FILE_FIELDS = {  # as the file spells them
     "build": "build",
     "revision": "revision",
     "cpus": "cpus",
+    "threadsPerCore": "threads_per_core",
+    "numaNodes": "numa_nodes",
     "memory": "memory",
     "disk": "disk",
     "engine": "engine",
@@ -441,6 +456,7 @@ _FILE_FIELDS = {  # as the file spells them
     "kubeletReserve": "kube_reserved",
     "systemReserve": "system_reserved",
 }
+_NUMBERS = ("revision", "cpus", "threads_per_core", "numa_nodes", "max_pods", "image_gc_high")
 _MAPS = (
     "labels",
     "kube_reserved",
@@ -532,7 +548,7 @@ def _value(where: str, name: str, value: Any) -> Any:
         if not isinstance(value, list):
             raise UserError(f"{where}.taints of the cluster file must be a list")
         return tuple(_taint(where, taint) for taint in value)
-    if attribute in ("revision", "cpus", "max_pods", "image_gc_high"):
+    if attribute in _NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int):
             raise UserError(f"{where}.{name} of the cluster file must be a number")
         return value

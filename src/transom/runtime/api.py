@@ -92,6 +92,7 @@ class LinuxResources:
     memory_limit: int = 0
     oom_score_adj: int = 0
     hugepages: Mapping[str, int] = field(default_factory=dict)
+    cpuset_cpus: str = ""  # the CPUs that it may use, "" for all
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from transom.machines.power import PowerSwitch
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 
 if TYPE_CHECKING:  # these need packages that Wine's stand-ins do not have
+    from transom.machines.cpus import CpuSet, CpuTopology
     from transom.machines.files import FileTree
     from transom.machines.windows.accounts import WindowsUser as Account
     from transom.machines.windows.hns import HostNetworkService
@@ -229,6 +230,14 @@ class PlatformInfo(Protocol):
 
     @property
     def cpus(self) -> int: ...
+    @property
+    def cpuset(self) -> CpuSet:
+        """The CPUs on which it may run."""
+
+    @property
+    def cpu_topology(self) -> CpuTopology:
+        """Linux: of the machine."""
+
     @property
     def memory_limit(self) -> int:
         """Bytes: the container's limit, or the machine's memory."""

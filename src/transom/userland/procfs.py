@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from transom.machines.api import Stat
+from transom.machines.cpus import format_cpuset
 from transom.machines.files import FileTree, MountEntry
 from transom.userland.api import ProcessEntry, ProgramContext
 
@@ -82,10 +83,15 @@ def _forwarding(context: ProgramContext) -> str:
 
 
 def _cpu_information(context: ProgramContext) -> str:
+    topology = context.platform.cpu_topology
+    siblings = topology.cpus // topology.numa_nodes
+    cores = topology.cores // topology.numa_nodes
     return "".join(
         f"processor\t: {n}\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) CPU @ 2.20GHz\n"
-        f"cpu MHz\t\t: 2200.000\ncpu cores\t: {context.platform.cpus}\n\n"
-        for n in range(context.platform.cpus)
+        f"cpu MHz\t\t: 2200.000\nphysical id\t: {topology.numa_node_of(n)}\n"
+        f"siblings\t: {siblings}\ncore id\t\t: {topology.core_of(n) % cores}\n"
+        f"cpu cores\t: {cores}\n\n"
+        for n in range(topology.cpus)
     )
 
 
@@ -137,6 +143,13 @@ _MADE: dict[str, Callable[[ProgramContext], str]] = {
     "/sys/fs/cgroup/memory/memory.limit_in_bytes": lambda context: (
         f"{context.platform.memory_limit}\n"
     ),
+    "/sys/fs/cgroup/cpuset/cpuset.cpus": lambda context: (
+        f"{format_cpuset(context.platform.cpuset)}\n"
+    ),
+    "/sys/fs/cgroup/cpuset.cpus": lambda context: f"{format_cpuset(context.platform.cpuset)}\n",
+    "/sys/fs/cgroup/cpuset.cpus.effective": lambda context: (
+        f"{format_cpuset(context.platform.cpuset)}\n"
+    ),
     "/sys/fs/cgroup/memory.max": lambda context: f"{context.platform.memory_limit}\n",
 }
 
@@ -156,6 +169,7 @@ _OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
         f"Uid:\t{context.credentials.uid}\t{context.credentials.uid}\t{context.credentials.uid}\t{context.credentials.uid}\n"
         f"Gid:\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\n"
         f"Groups:\t{' '.join(map(str, context.credentials.groups))} \nVmRSS:\t{entry.memory >> 10:>8} kB\nThreads:\t1\n"
+        f"Cpus_allowed_list:\t{format_cpuset(context.platform.cpuset)}\n"
     ),
 }
 

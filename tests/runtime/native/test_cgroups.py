@@ -126,7 +126,7 @@ def test_which_version_a_machine_has(lines: list[str], found: CgroupHierarchies)
 def test_every_level_but_the_last_has_controllers_for_the_next(two: Kernel) -> None:
     cgroups.claim_cgroup("/transom/c/node1")
     cgroups.make_cgroup("/transom/c/node1/kubepods/pod1", "pause")
-    given = "+cpu +memory +pids"
+    given = "+cpu +memory +pids +cpuset"
     assert two.texts("cgroup.subtree_control") == {
         ".": given,
         "transom": given,
@@ -143,9 +143,9 @@ def test_controllers_that_are_there_are_not_asked_for_again(two: Kernel) -> None
     control.write_text("cpuset memory pids")
     cgroups.claim_cgroup("/transom")
     assert control.read_text() == "+cpu"
-    control.write_text("cpu memory pids")
+    control.write_text("cpu cpuset memory pids")
     cgroups.claim_cgroup("/other")
-    assert control.read_text() == "cpu memory pids"
+    assert control.read_text() == "cpu cpuset memory pids"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_root_that_is_none_loses_its_processes(
     cgroups.claim_cgroup("/transom")
     assert (
         moved == [1, 17]
-        and (two.root / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+        and (two.root / "cgroup.subtree_control").read_text() == "+cpu +memory +pids +cpuset"
     )
 
 
@@ -256,6 +256,21 @@ def test_huge_pages_are_limited_where_there_is_a_controller(
     ]
     (two.root / "cgroup.controllers").write_text("cpu memory")
     assert cgroups.cgroup_resources(limits)["hugepageLimits"] == []
+
+
+def test_a_container_may_be_limited_to_some_cpus(
+    two: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    limits = CgroupLimits(cpuset="1-2")
+    assert cgroups.cgroup_resources(limits)["cpu"] == {"shares": 2, "cpus": "1-2"}
+    cgroups.claim_cgroup("/pod")
+    cgroups.set_cgroup_limits("/pod", limits)
+    assert two.texts("cpuset.cpus") == {"pod": "1-2"}
+    # The node has more CPUs than this machine.
+    assert cgroups.cgroup_resources(CgroupLimits(cpuset="3-4"))["cpu"] == {"shares": 2}
+    (two.root / "cgroup.controllers").write_text("cpu memory")
+    assert cgroups.cgroup_resources(limits)["cpu"] == {"shares": 2}
 
 
 def test_the_group_above_is_removed_while_one_is_made(kernel: Kernel) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.runtime.behaviour import Bench
 
 from transom.machines import mounting
+from transom.machines.cpus import format_cpuset
 from transom.network.api import DnsConfig
 from transom.runtime.api import LinuxContainer, LinuxResources, LinuxSandbox, Mount, RuntimeFailure
 from transom.runtime.native import cgroups
@@ -62,6 +63,17 @@ async def test_users(
             (*SHELL, "echo $(id -u) $(id -g) $(id -G)"), image="theirs", **linux(**options)
         )
         assert printed == [expected]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
+async def test_a_container_runs_on_its_cpus(oci: Play) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    async with oci() as b:
+        command = (*SHELL, "grep Cpus_allowed_list /proc/self/status")
+        for chosen, shown in ((str(cpus[1]), str(cpus[1])), ("", format_cpuset(cpus))):
+            resources = LinuxResources(cpuset_cpus=chosen)
+            printed = await b.output(command, **linux(resources=resources))
+            assert printed == [f"Cpus_allowed_list:\t{shown}"]
 
 
 async def test_a_user_that_is_not_there(oci: Play) -> None:

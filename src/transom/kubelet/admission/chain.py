@@ -1,4 +1,5 @@
-"""The admission handlers in Kubernetes' order: eviction, sysctls, predicates, node shutdown; then, before a pod
+"""The admission handlers in Kubernetes' order: eviction, sysctls, exclusive
+resources, predicates, node shutdown; then, before a pod
 runs, the checks for what the machine and the runtime can enforce.
 """
 
@@ -44,11 +45,13 @@ _DOCKER_APIS = (
 
 class PodAdmission:
     """`node` returns the node as last seen; `evicting` returns the eviction manager's rejection, or
-    None; `shutdown` that of the node shutdown manager. Raises ValueError when the configuration
+    None; `shutdown` that of the node shutdown manager, `allocate` that of the container manager.
+    Raises ValueError when the configuration
     allows sysctls that cannot be allowed.
     """
 
     __slots__ = (
+        "_allocate",
         "_asked",
         "_env",
         "_evicting",
@@ -66,12 +69,14 @@ class PodAdmission:
         kill: KillPod,
         evicting: Callable[[Object], PodRejection | None] = lambda pod: None,
         shutdown: Callable[[Object], PodRejection | None] = lambda pod: None,
+        allocate: Callable[[Object], PodRejection | None] = lambda pod: None,
     ) -> None:
         self._env = env
         self._node = node
         self._kill = kill
         self._evicting = evicting
         self._shutdown = shutdown
+        self._allocate = allocate
         self._sysctls = Sysctls(env.config.allowed_unsafe_sysctls, env.config.release)
         self._asked: dict[str, PodRequests] = {}  # by uid; a pod's requests never change
         self._killing: set[asyncio.Task[None]] = set()
@@ -86,7 +91,7 @@ class PodAdmission:
         problem = self._sysctls.problem(pod["spec"])
         if problem:
             return PodRejection("SysctlForbidden", problem)
-        return self._predicates(pod, active_pods) or self._shutdown(pod)
+        return self._allocate(pod) or self._predicates(pod, active_pods) or self._shutdown(pod)
 
     def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         """Whether the node can give the pod the resources of its spec."""

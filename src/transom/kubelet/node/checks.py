@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from transom.kubelet import allocatable
 from transom.kubelet.admission.sysctls import Sysctls
+from transom.kubelet.cm.settings import manager_configuration_problems
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.eviction import thresholds
 from transom.kubelet.node_shutdown import shutdown_configuration_problems
 from transom.kubelet.osrules import OsRules
 from transom.machines.api import Host
+from transom.machines.cpus import format_cpuset, machine_topology, parse_cpuset
 
 _KUBERNETES = ("kubernetes.io", "k8s.io")
 _LABEL_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
@@ -141,6 +143,7 @@ def _configuration(config: KubeletConfig) -> list[str]:
     )
     wrong = [text for broken, text in rules if broken]
     wrong += shutdown_configuration_problems(config)
+    wrong += manager_configuration_problems(config)
     return [f"invalid configuration: {text}" for text in wrong]
 
 
@@ -152,6 +155,7 @@ def _resources(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:
         for part in (config.kube_reserved, config.system_reserved):
             allocatable.parse_reserved(part)
         thresholds.configured_thresholds(config, rules)
+        _check_reserved_cpus(config, host)
         Sysctls(config.allowed_unsafe_sysctls, config.release)
     except ValueError as problem:
         return [str(problem)]
@@ -162,3 +166,12 @@ def _resources(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:
         machine, allocatable.node_reservation(config, rules, machine)
     )
     return [problem_text] if problem_text else []
+
+
+def _check_reserved_cpus(config: KubeletConfig, host: Host) -> None:
+    online = machine_topology(host.hardware).all
+    if not parse_cpuset(config.reserved_system_cpus) <= online:
+        raise ValueError(
+            f"reserved-cpus: {config.reserved_system_cpus} is not a subset of online-cpus: "
+            f"{format_cpuset(online)}"
+        )

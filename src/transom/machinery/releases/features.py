@@ -19,11 +19,13 @@ class Gate(NamedTuple):
 # Gates that clusters of 1.20 and older support: the release that turned each on.
 SUPPORTED_BEFORE_1_21: Final = {
     "AnyVolumeDataSource": Release(1, 24),
+    "CPUManager": Release(1, 10),
     "CSIServiceAccountToken": Release(1, 21),
     "CSIStorageCapacity": Release(1, 21),
     "HPAContainerMetrics": Release(1, 27),
     "IPv6DualStack": Release(1, 21),
     "TTLAfterFinished": Release(1, 21),
+    "TopologyManager": Release(1, 18),
 }
 
 

@@ -222,6 +222,7 @@ def cri_linux_resources(resources: LinuxResources) -> Message:
         "cpu_shares": resources.cpu_shares,
         "memory_limit_in_bytes": resources.memory_limit,
         "oom_score_adj": resources.oom_score_adj,
+        "cpuset_cpus": resources.cpuset_cpus,
         # runc rejects a limit for a page size that the machine does not have.
         "hugepage_limits": [
             {"page_size": size, "limit": limit}

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
+from transom.machines.cpus import parse_cpuset
 from transom.runtime.native.platform import CgroupLimits, CgroupUsage, Spec
 
 _ROOT: Final = "/sys/fs/cgroup"
 _LEAST_SHARES: Final = 2
 _PERIOD: Final = 100_000  # microseconds, the period of a quota; the kernel's default
 _NEEDED: Final = ("cpu", "memory")  # controllers that are required for limits
-_WANTED: Final = (*_NEEDED, "pids")
+_WANTED: Final = (*_NEEDED, "pids", "cpuset")
 _HOME: Final = "/init"  # for processes that were in a root cgroup that is not the machine's own
 _TRIES: Final = 100
 
@@ -103,6 +104,8 @@ def cgroup_resources(limits: CgroupLimits) -> Spec:
     cpu: Spec = {"shares": limits.cpu_shares or _LEAST_SHARES}
     if limits.cpu_quota:
         cpu |= {"quota": limits.cpu_quota, "period": limits.cpu_period or _PERIOD}
+    if cpus := _usable_cpus(limits.cpuset):
+        cpu["cpus"] = cpus
     memory: Spec = {}
     if limits.memory:
         memory["limit"] = limits.memory
@@ -123,6 +126,16 @@ def cgroup_resources(limits: CgroupLimits) -> Spec:
             if size in known
         ]
     return found
+
+
+def _usable_cpus(cpuset: str) -> str:
+    """ "" where this machine does not have all of these CPUs or no controller for them: the
+    container may then run on any CPU.
+    """
+    version, mounts = cgroup_hierarchies()
+    known = _words(f"{mounts['']}/cgroup.controllers") if cpuset and version == 2 else mounts
+    usable = "cpuset" in known and parse_cpuset(cpuset) <= os.sched_getaffinity(0)
+    return cpuset if usable else ""
 
 
 def _hugepage_sizes() -> Iterator[str]:
@@ -228,6 +241,8 @@ def set_cgroup_limits(group: str, limits: CgroupLimits) -> None:
     two = cgroup_hierarchies().version == 2
     period = limits.cpu_period or _PERIOD
     set_cgroup_shares(group, limits.cpu_shares or _LEAST_SHARES)
+    if cpus := _usable_cpus(limits.cpuset):
+        _write(f"{_at('cpuset', group)}/cpuset.cpus", cpus)
     if two:
         _write(f"{_at('cpu', group)}/cpu.max", f"{limits.cpu_quota or 'max'} {period}")
         _write(f"{_at('memory', group)}/memory.max", limits.memory or "max")

@@ -183,6 +183,7 @@ class CgroupLimits:
     memory_soft: int = 0  # beyond it the kernel reclaims
     pids: int = 0
     hugepages: Mapping[str, int] | None = None
+    cpuset: str = ""  # of the node's CPUs
 
 
 class RuntimePlatform(Protocol):

@@ -127,6 +127,7 @@ class LinuxPlatform:
             cpu_period=wanted.cpu_period,
             memory=wanted.memory_limit,
             hugepages=wanted.hugepages,
+            cpuset=wanted.cpuset_cpus,
         )
 
     async def create(self, request: ContainerRequest) -> Spec:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
 from transom.machines.container_files import LayeredFiles
+from transom.machines.cpus import CpuSet, CpuTopology, machine_topology, parse_cpuset
 from transom.machines.machine import HostClock
 from transom.runtime.sim import environment, files
 from transom.runtime.sim.container_network import ContainerNetwork
@@ -220,6 +221,16 @@ class SimContext(ProgramStreams):
         windows = self._container.config.windows
         own = windows.resources.cpu_count if windows is not None else 0
         return own or self._core.host.hardware.cpus
+
+    @property
+    def cpuset(self) -> CpuSet:
+        linux = self._container.config.linux
+        own = linux.resources.cpuset_cpus if linux is not None else ""
+        return parse_cpuset(own) or frozenset(range(self.cpus))
+
+    @property
+    def cpu_topology(self) -> CpuTopology:
+        return machine_topology(self._core.host.hardware)
 
     @property
     def memory_limit(self) -> int:

@@ -132,6 +132,8 @@ _FIELDS: Final = {
     "cluster-dns": "cluster_dns",
     "cluster-domain": "cluster_domain",
     "container-log-max-files": "container_log_max_files",
+    "cpu-manager-policy": "cpu_manager_policy",
+    "cpu-manager-reconcile-period": "cpu_manager_reconcile_period",
     "enable-debugging-handlers": "enable_debugging_handlers",
     "rotate-server-certificates": "server_tls_bootstrap",
     "enforce-node-allocatable": "enforce_node_allocatable",
@@ -163,10 +165,13 @@ _FIELDS: Final = {
     "register-with-taints": "register_with_taints",
     "registry-burst": "registry_burst",
     "registry-qps": "registry_pull_qps",
+    "reserved-cpus": "reserved_system_cpus",
     "resolv-conf": "resolv_conf",
     "serialize-image-pulls": "serialize_image_pulls",
     "sync-frequency": "sync_frequency",
     "system-reserved": "system_reserved",
+    "topology-manager-policy": "topology_manager_policy",
+    "topology-manager-scope": "topology_manager_scope",
     "windows-priorityclass": "windows_priorityclass",
 }
 _PATHS: Final = {"pod-manifest-path": "static_pod_path", "root-dir": "root_dir"}

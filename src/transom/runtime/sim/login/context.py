@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from transom.machines.cpus import CpuSet, CpuTopology, machine_topology
 from transom.machines.files import FileTree
 from transom.machines.linux import NAME_SERVER
 from transom.machines.machine import HostClock
@@ -427,6 +428,14 @@ class LoginContext(ProgramStreams):
     @property
     def cpus(self) -> int:
         return self.core.host.hardware.cpus
+
+    @property
+    def cpuset(self) -> CpuSet:
+        return self.cpu_topology.all
+
+    @property
+    def cpu_topology(self) -> CpuTopology:
+        return machine_topology(self.core.host.hardware)
 
     @property
     def memory_limit(self) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from transom.kit.clock import Clock, RealClock
+from transom.machines.cpus import CpuSet, CpuTopology
 from transom.machines.windows.accounts import ADMINISTRATOR
 from transom.machines.windows.accounts import WindowsUser as Account
 from transom.machines.windows.system import SystemResources, WindowsSystem, fresh_system
@@ -310,6 +311,14 @@ class StandInContext:
 
     @property
     def machine_resources(self) -> SystemResources:
+        raise NotImplementedError("only programs on Linux use it")
+
+    @property
+    def cpuset(self) -> CpuSet:
+        return frozenset(range(self.cpus))
+
+    @property
+    def cpu_topology(self) -> CpuTopology:
         raise NotImplementedError("only programs on Linux use it")
 
     @property

@@ -183,7 +183,7 @@ def uname(process: Process) -> int:
 
 
 def nproc(process: Process) -> int:
-    process.write(f"{process.context.platform.cpus}\n")
+    process.write(f"{len(process.context.platform.cpuset)}\n")
     return 0
 
 

@@ -1,0 +1,184 @@
+"""The settings of the CPU manager and the topology manager: their options by release, and the
+errors with which a kubelet refuses to start. The texts are Kubernetes' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from transom.kit.goquote import go_quote
+from transom.kubelet.config import KubeletConfig
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.policy_options import (
+    OptionStage,
+    cpu_manager_option_stage,
+    topology_manager_option_stage,
+)
+from transom.machines.cpus import CpuTopology, parse_cpuset
+
+TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
+TOPOLOGY_SCOPES: Final = ("container", "pod")
+_QUOTED_VALUES_SINCE: Final = (1, 24)
+_LOWER_CASE_SINCE: Final = (1, 33)
+_TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
+_FULL, _CORES = "full-pcpus-only", "distribute-cpus-across-cores"
+_NUMA, _CACHE = "distribute-cpus-across-numa", "prefer-align-cpus-by-uncorecache"
+# Options that exclude each other.
+_CONFLICTS: Final = ((_FULL, _CORES), (_NUMA, _CORES), (_CACHE, _CORES), (_CACHE, _NUMA))
+_FEWEST_NUMA_NODES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPolicyOptions:
+    full_cores: bool = False
+    distribute_across_numa: bool = False
+    align_by_socket: bool = False
+    distribute_across_cores: bool = False
+    strict_reservation: bool = False
+    one_cache: bool = False
+
+
+def manager_configuration_problems(config: KubeletConfig) -> list[str]:
+    """What is wrong with the configuration itself, without `invalid configuration: `."""
+    policy, scope, release = (
+        config.topology_manager_policy,
+        config.topology_manager_scope,
+        config.release,
+    )
+    wrong = []
+    gates = FeatureSet(Release(*release), config.feature_gates)
+    if not gates.enabled("TopologyManager"):
+        if policy != "none":
+            wrong.append(f"topologyManagerPolicy {policy} requires feature gate TopologyManager")
+        if scope != "container":
+            wrong.append(f"topologyManagerScope {scope} requires feature gate TopologyManager")
+    if policy not in TOPOLOGY_POLICIES:
+        known = " ".join(map(go_quote, TOPOLOGY_POLICIES))
+        wrong.append(
+            f"topologyManagerPolicy (--topology-manager-policy) {go_quote(policy)} must be one of: "
+            f"[{known}]"
+            if release >= _QUOTED_VALUES_SINCE
+            else f"topologyManagerPolicy non-allowable value: {policy}"
+        )
+    if scope not in TOPOLOGY_SCOPES:
+        wrong.append(
+            f"topologyManagerScope (--topology-manager-scope) {go_quote(scope)} must be one of: "
+            '"container", or "pod"'
+            if release >= _QUOTED_VALUES_SINCE
+            else f"topologyManagerScope non-allowable value: {scope}"
+        )
+    if config.reserved_system_cpus:
+        try:
+            parse_cpuset(config.reserved_system_cpus)
+        except ValueError as problem:
+            wrong.append(
+                "unable to parse reservedSystemCPUs (--reserved-cpus) "
+                f"{config.reserved_system_cpus}, error: {problem}"
+            )
+    return wrong
+
+
+def static_policy_options(config: KubeletConfig) -> StaticPolicyOptions:
+    """Raises ValueError."""
+    gates = FeatureSet(Release(*config.release), config.feature_gates)
+    values = {}
+    for name, text in config.cpu_manager_policy_options.items():
+        stage = cpu_manager_option_stage(Release(*config.release), name)
+        if stage is None and config.release < (1, 23):
+            raise ValueError(f"unsupported cpumanager option: {go_quote(name)} ({text})")
+        if stage is None:
+            raise ValueError(f"unknown CPU Manager Policy option: {go_quote(name)}")
+        if config.release >= (1, 23):
+            _check_stage("CPU Manager Policy", "CPUManagerPolicy", stage, name, gates, lower=False)
+        values[name] = _boolean(name, text)
+    for one, other in _CONFLICTS:
+        if values.get(one) and values.get(other):
+            raise ValueError(
+                f"static policy options {one} and {other} can not be used at the same time"
+            )
+    return StaticPolicyOptions(
+        full_cores=values.get(_FULL, False),
+        distribute_across_numa=values.get(_NUMA, False),
+        align_by_socket=values.get("align-by-socket", False),
+        distribute_across_cores=values.get(_CORES, False),
+        strict_reservation=values.get("strict-cpu-reservation", False),
+        one_cache=values.get(_CACHE, False),
+    )
+
+
+def check_option_gates(config: KubeletConfig) -> None:
+    """Options of policies need their feature gates. Raises ValueError."""
+    gates = FeatureSet(Release(*config.release), config.feature_gates)
+    if config.cpu_manager_policy_options and not gates.enabled("CPUManagerPolicyOptions"):
+        raise ValueError(
+            f"CPU Manager policy options {_go_map(config.cpu_manager_policy_options)} require "
+            'feature gates "CPUManager", "CPUManagerPolicyOptions" enabled'
+        )
+    if config.topology_manager_policy_options and not gates.enabled("TopologyManagerPolicyOptions"):
+        needed = '"TopologyManagerPolicyOptions"'
+        if config.release < (1, 27):
+            needed = f'"TopologyManager", {needed}'
+        raise ValueError(
+            "topology manager policy options "
+            f"{_go_map(config.topology_manager_policy_options)} require feature gates {needed} enabled"
+        )
+
+
+def check_topology_options(config: KubeletConfig, topology: CpuTopology) -> None:
+    """Raises ValueError."""
+    if config.topology_manager_policy == "none":
+        return
+    gates = FeatureSet(Release(*config.release), config.feature_gates)
+    most = _FEWEST_NUMA_NODES
+    for name, text in config.topology_manager_policy_options.items():
+        stage = topology_manager_option_stage(Release(*config.release), name)
+        if stage is None:
+            raise ValueError(f"unknown Topology Manager Policy option: {go_quote(name)}")
+        lower = config.release >= _LOWER_CASE_SINCE
+        title = "topology manager policy" if lower else "Topology Manager Policy"
+        _check_stage(title, "TopologyManagerPolicy", stage, name, gates, lower=lower)
+        if name == "prefer-closest-numa-nodes":
+            _boolean(name, text)
+        else:
+            most = _most_numa_nodes(name, text)
+    if topology.numa_nodes > most:
+        raise ValueError(f"unsupported on machines with more than {most} NUMA Nodes")
+
+
+def _most_numa_nodes(name: str, text: str) -> int:
+    if not text.removeprefix("-").isdigit():
+        raise ValueError(
+            f"unable to convert policy option to integer {go_quote(name)}: "
+            f"strconv.Atoi: parsing {go_quote(text)}: invalid syntax"
+        )
+    if int(text) < _FEWEST_NUMA_NODES:
+        raise ValueError(
+            f"the minimum value of {go_quote(name)} should not be less than {_FEWEST_NUMA_NODES}"
+        )
+    return int(text)
+
+
+def _check_stage(
+    title: str, gate: str, stage: OptionStage, name: str, gates: FeatureSet, *, lower: bool
+) -> None:
+    if stage == "stable" or gates.enabled(f"{gate}{stage.title()}Options"):
+        return
+    kind = f"{stage}-level options" if lower else f"{stage.title()}-level Options"
+    raise ValueError(f"{title} {kind} not enabled, but option {go_quote(name)} provided")
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text not in (*_TRUE, *_FALSE):
+        raise ValueError(
+            f"bad value for option {go_quote(name)}: "
+            f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax"
+        )
+    return text in _TRUE
+
+
+def _go_map(values: Mapping[str, str]) -> str:
+    return f"map[{' '.join(f'{name}:{values[name]}' for name in sorted(values))}]"
