@@ -59,6 +59,7 @@ GENERAL: Final = (
     DoctorCheck("kubelet, kube-proxy and flanneld run on Linux nodes", node_state.programs, True),
     DoctorCheck("programs of nodes reach the API server", node_state.unreachable, True),
     DoctorCheck("network interfaces of nodes are up", node_state.check_links, True),
+    DoctorCheck("name servers of nodes and pods answer", node_state.check_name_servers, True),
     DoctorCheck("the disks of nodes have space", node_state.check_disks, True),
     DoctorCheck(
         "the CNI configuration of nodes can be used", node_state.check_cni_configuration, True
