@@ -28,6 +28,7 @@ from transom.doctor.snapshot import (
     key_of_object,
     name_of_object,
     place_of_object,
+    status_condition,
 )
 
 Check = Callable[[ClusterSnapshot], Iterator[DoctorFinding]]
@@ -232,14 +233,22 @@ _KINDS: Final = {
 
 def pods_with_useful_logs(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
     """Pods whose logs may help: on Windows nodes the named ones and those that restart or are not
-    ready, on Linux nodes those that restart.
+    ready, on Linux nodes those that restart. A kubelet that is silent answers no request for logs.
     """
     return [
         key_of_object(pod)
         for pod in s.pods
-        if (s.on_windows(pod) and (place_of_object("pod", pod) in about or _is_unhealthy(pod)))
-        or _restarts(pod)
+        if not _kubelet_is_silent(s, pod)
+        and (
+            (s.on_windows(pod) and (place_of_object("pod", pod) in about or _is_unhealthy(pod)))
+            or _restarts(pod)
+        )
     ]
+
+
+def _kubelet_is_silent(s: ClusterSnapshot, pod: Object) -> bool:
+    node = s.node.get((pod.get("spec") or {}).get("nodeName", ""))
+    return node is not None and status_condition(node, "Ready").get("status") == "Unknown"
 
 
 def _restarts(pod: Object) -> bool:
