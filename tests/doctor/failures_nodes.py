@@ -32,6 +32,36 @@ def reboot(name: str) -> Action:
 
 NODE_FAILURES: tuple[Failure, ...] = (
     Failure(
+        "a Linux node with a wrong name server",
+        LINUX,
+        "its name server 192.0.2.53 does not answer",
+        'transom node exec linux-1 --name doctor -- sed -i "s/192.0.2.53/10.0.2.3/" /etc/resolv.conf',
+        do=execute("linux-1", "sed", "-i", "s/10.0.2.3/192.0.2.53/", "/etc/resolv.conf"),
+        undo=execute("linux-1", "sed", "-i", "s/192.0.2.53/10.0.2.3/", "/etc/resolv.conf"),
+    ),
+    Failure(
+        "a Windows node with a wrong name server",
+        WINDOWS,
+        "its name server 192.0.2.53 does not answer",
+        "Set-DnsClientServerAddress -ResetServerAddresses",
+        do=execute(
+            "windows-1",
+            "Get-NetAdapter | Set-DnsClientServerAddress -ServerAddresses 192.0.2.53",
+        ),
+        undo=execute(
+            "windows-1",
+            "Get-NetAdapter | Set-DnsClientServerAddress -ResetServerAddresses",
+        ),
+    ),
+    Failure(
+        "a pod with a dead name server",
+        "pod/default/a",
+        "the name server 192.0.2.53 of its dnsConfig does not answer",
+        "Correct spec.dnsConfig.nameservers",
+        (pod(spec={"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"]}}),),
+        (pod(),),
+    ),
+    Failure(
         "a kube-proxy of a Linux node that was stopped",
         LINUX,
         "kube-proxy does not run",

@@ -192,6 +192,15 @@ WORKLOAD_FAILURES: tuple[Failure, ...] = (
         first=(workload(),),
     ),
     Failure(
+        "a budget that requires more pods than there are",
+        "poddisruptionbudget/default/b",
+        "can never allow a disruption: it requires 3 healthy pods of 1",
+        "Lower minAvailable below 1, or run more replicas",
+        (budget(selector={"app": "w"}, minAvailable=3),),
+        (budget(selector={"app": "w"}, minAvailable=0),),
+        first=(workload(),),
+    ),
+    Failure(
         "a drain that a budget blocks",
         "poddisruptionbudget/default/b",
         "allows no disruption",

@@ -343,3 +343,9 @@ def test_whose_logs_are_read() -> None:
     )
     assert pods_with_useful_logs(patient) == [("default", "again"), ("default", "late")]
     assert ("default", "well") in pods_with_useful_logs(patient, ["pod/default/well"])
+
+
+def test_logs_of_a_silent_kubelet_are_not_requested() -> None:
+    nodes = [node("linux-1", "linux"), node("windows-1", ready="Unknown")]
+    patient = healthy(nodes=nodes, pods=[pod("late"), pod("again", restarts=2)])
+    assert pods_with_useful_logs(patient) == []

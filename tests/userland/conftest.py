@@ -209,9 +209,11 @@ class WindowsSide:
         env: Mapping[str, str],
         cwd: str,
         output: Callable[[bytes], None],
+        stdin: Stdin | None = None,
     ) -> LaunchedProcess:
         inner = Context(self._context.box, argv, None, main=False, tty=False)
         inner.env, inner.cwd, inner.user = dict(env), cwd, account.name
+        inner.stdin = stdin or inner.stdin  # type: ignore[assignment]
         inner.out = inner.err = output  # type: ignore[method-assign]
         try:
             inner.program = start_program(inner)

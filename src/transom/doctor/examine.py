@@ -28,6 +28,7 @@ from transom.doctor.snapshot import (
     key_of_object,
     name_of_object,
     place_of_object,
+    status_condition,
 )
 
 Check = Callable[[ClusterSnapshot], Iterator[DoctorFinding]]
@@ -59,6 +60,7 @@ GENERAL: Final = (
     DoctorCheck("kubelet, kube-proxy and flanneld run on Linux nodes", node_state.programs, True),
     DoctorCheck("programs of nodes reach the API server", node_state.unreachable, True),
     DoctorCheck("network interfaces of nodes are up", node_state.check_links, True),
+    DoctorCheck("name servers of nodes and pods answer", node_state.check_name_servers, True),
     DoctorCheck("the disks of nodes have space", node_state.check_disks, True),
     DoctorCheck(
         "the CNI configuration of nodes can be used", node_state.check_cni_configuration, True
@@ -231,14 +233,22 @@ _KINDS: Final = {
 
 def pods_with_useful_logs(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
     """Pods whose logs may help: on Windows nodes the named ones and those that restart or are not
-    ready, on Linux nodes those that restart.
+    ready, on Linux nodes those that restart. A kubelet that is silent answers no request for logs.
     """
     return [
         key_of_object(pod)
         for pod in s.pods
-        if (s.on_windows(pod) and (place_of_object("pod", pod) in about or _is_unhealthy(pod)))
-        or _restarts(pod)
+        if not _kubelet_is_silent(s, pod)
+        and (
+            (s.on_windows(pod) and (place_of_object("pod", pod) in about or _is_unhealthy(pod)))
+            or _restarts(pod)
+        )
     ]
+
+
+def _kubelet_is_silent(s: ClusterSnapshot, pod: Object) -> bool:
+    node = s.node.get((pod.get("spec") or {}).get("nodeName", ""))
+    return node is not None and status_condition(node, "Ready").get("status") == "Unknown"
 
 
 def _restarts(pod: Object) -> bool:

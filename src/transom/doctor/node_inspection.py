@@ -65,6 +65,11 @@ class NodeState:
         default_factory=dict
     )  # NAMESPACE/NAME of pods: ports that services target with UDP, and that serve only TCP
 
+    # name servers of the machine, set by an administrator, that do not answer
+    dead_name_servers: tuple[str, ...] = ()
+    # NAMESPACE/NAME of pods: name servers of their own that do not answer
+    pod_name_servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
     @property
     def windows(self) -> bool:
         return self.os == "windows"
@@ -75,6 +80,7 @@ _TUPLES: Final = (
     "stopped_services",
     "missing_features",
     "down_links",
+    "dead_name_servers",
     "lost_balancers",
     "lost_endpoints",
     "leaked_endpoints",

@@ -10,6 +10,7 @@ from typing import Final
 from transom.doctor.findings import DoctorFinding
 from transom.doctor.node_inspection import NodeState
 from transom.doctor.snapshot import ClusterSnapshot, status_condition
+from transom.machines.linux import NAME_SERVER
 
 _FULL: Final = 0.02  # of the disk
 _LOW: Final = 0.10
@@ -76,6 +77,30 @@ def broken_link(node: NodeState) -> tuple[str, str] | None:
         allow = f"transom node exec {node.name} -- sysctl -w net.ipv4.ip_forward=1"
         return "it forwards no packets: net.ipv4.ip_forward is 0", allow
     return None
+
+
+def check_name_servers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Name servers that were set on a machine or in a pod's dnsConfig and that do not answer."""
+    for node in s.inside.values():
+        for server in node.dead_name_servers:
+            repair = f'sed -i "s/{server}/{NAME_SERVER}/" /etc/resolv.conf'
+            if node.windows:
+                repair = '"Get-NetAdapter | Set-DnsClientServerAddress -ResetServerAddresses"'
+            yield DoctorFinding(
+                "error",
+                f"its name server {server} does not answer",
+                (f"node/{node.name}",),
+                "The node, and its pods with dnsPolicy Default, cannot resolve names.",
+                f"transom node exec {node.name} -- {repair}",
+            )
+        for pod, servers in node.pod_name_servers.items():
+            yield DoctorFinding(
+                "warning",
+                f"the name server {', '.join(servers)} of its dnsConfig does not answer",
+                (f"pod/{pod}",),
+                "Its programs wait for the server, or cannot resolve names at all.",
+                "Correct spec.dnsConfig.nameservers, or remove it.",
+            )
 
 
 def unreachable(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

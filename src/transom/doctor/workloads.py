@@ -424,7 +424,10 @@ def _allows_nothing(
             ].get("unschedulable")
         }
     )
-    if healthy >= expected:
+    if desired > expected:
+        cause = f"can never allow a disruption: it requires {desired} healthy pods of {expected}"
+        remedy = f"Lower minAvailable below {expected}, or run more replicas."
+    elif healthy >= expected:
         cause = f"allows no disruption even while all of its {expected} pods are healthy"
         remedy = "Lower minAvailable (or raise maxUnavailable), or run more replicas."
     elif draining:

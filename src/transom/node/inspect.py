@@ -26,6 +26,7 @@ from transom.network.cni.flannel import SUBNET_FILE
 from transom.network.cni.paths import join_cni_path
 from transom.network.cni.sourcevip import FILE as SOURCE_VIP
 from transom.network.model.dataplane import ModelDataplane
+from transom.node.inspect_dns import DeadNameServers, dead_name_servers
 from transom.node.inspect_hns import VIEWS
 from transom.node.machine import windows_machine
 from transom.node.network_windows import WindowsNodeNetwork
@@ -69,6 +70,8 @@ async def inspect_nodes(pool: NodePool, control_plane: ControlPlaneFacts) -> dic
     for node in nodes:
         one = _inspect_node(pool, node)
         unheard, tcp_only = _pod_ports(pool, node, targets)
+        reachable = not one.down_links and one.default_route
+        dead = await dead_name_servers(pool, node) if reachable else DeadNameServers((), {})
         found.append(
             replace(
                 one,
@@ -81,6 +84,8 @@ async def inspect_nodes(pool: NodePool, control_plane: ControlPlaneFacts) -> dic
                 control_plane=_control_plane(node, first),
                 unheard=unheard,
                 tcp_only=tcp_only,
+                dead_name_servers=dead.node,
+                pod_name_servers=dead.pods,
             )
         )
         await asyncio.sleep(0)  # yield to other tasks: there may be a thousand nodes

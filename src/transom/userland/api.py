@@ -303,6 +303,7 @@ class WindowsAccess(Protocol):
         env: Mapping[str, str],
         cwd: str,
         output: Callable[[bytes], None],
+        stdin: Stdin | None = None,
     ) -> LaunchedProcess:
         """Starts an independent process. Raises FileNotFoundError or PermissionError."""
 

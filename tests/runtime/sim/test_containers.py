@@ -181,6 +181,14 @@ async def test_what_a_program_receives() -> None:
     assert context.files.read("/etc/hostname") == b"web\n"
 
 
+async def test_a_working_directory_that_is_a_file_is_refused() -> None:
+    r = rig.make()
+    with pytest.raises(RuntimeFailure, match=r"init caused: mkdir /etc/passwd: not a directory"):
+        await r.container("polite", working_dir="/etc/passwd")
+    (c,) = r.runtime.containers()
+    assert (c.reason, c.exit_code) == ("ContainerCannotRun", 128)
+
+
 async def test_windows_environment_names_have_no_case() -> None:
     r = rig.make("windows")
     env = (("PATH", "x"), ("Foo", "1"), ("FOO", "2"))

@@ -37,6 +37,9 @@ class ScheduledTask:
     last_run: float | None = None
     last_result: int = 267011  # the task has not yet run
     every: float = 0.0  # seconds between two runs; 0: it is not repeated
+    days: list[int] = field(default_factory=list)  # of a weekly task; 0 is Sunday
+    run_level: str = "Limited"
+    description: str = ""
 
 
 @dataclass(slots=True)

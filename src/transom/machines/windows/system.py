@@ -179,6 +179,20 @@ def changed_name_servers(registry: WindowsRegistry) -> bool:
     return registry.has_stored(INTERFACES) or registry.has_stored(INTERFACES6)
 
 
+def chosen_name_servers(registry: WindowsRegistry) -> tuple[str, ...]:
+    """The name servers that an administrator has set, of all interfaces."""
+    found = [
+        server
+        for base in (INTERFACES, INTERFACES6)
+        if registry.has_stored(base)
+        for key in registry.keys(base)
+        for server in str(registry.stored(rf"{base}\{key}", "NameServer") or "")
+        .replace(",", " ")
+        .split()
+    ]
+    return tuple(dict.fromkeys(found))
+
+
 def set_name_servers(
     registry: WindowsRegistry, guid: str, version: int, servers: Iterable[str]
 ) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transom.machines.windows.accounts import WindowsUser as Account
     from transom.machines.windows.system import SystemResources, WindowsSystem
     from transom.runtime.sim import systems as sim_systems
-    from transom.userland.api import LaunchedProcess
+    from transom.userland.api import LaunchedProcess, Stdin
 else:
     sim_systems = lazy_import("transom.runtime.sim.systems")
 
@@ -71,9 +71,10 @@ class ContainerWindows:
         env: Mapping[str, str],
         cwd: str,
         output: Callable[[bytes], None],
+        stdin: Stdin | None = None,
     ) -> LaunchedProcess:
         launched = sim_systems.LaunchedService()
         sim_systems.launch_service(
-            self._core, self._container, argv, account, env, cwd, output, launched
+            self._core, self._container, argv, account, env, cwd, output, launched, stdin
         )
         return launched

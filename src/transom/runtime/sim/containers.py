@@ -218,6 +218,12 @@ def _why_not(core: SimCore, c: SimContainer, plan: ContainerPlan) -> StartFailur
         c.identity = users.linux_identity(c.config, c.spec)
     if c.spec.platform.os != core.os:
         return _broken(core, c, "not-found")
+    directory = c.config.working_dir or c.spec.working_dir
+    known = bool(directory) and not core.windows and c.files.exists(directory)
+    if known and c.files.stat(directory).kind != "directory":
+        return core.texts.cannot_start(
+            c.id, core.os, "working-directory", directory, core.hostname_in(c.sandbox)
+        )
     return None
 
 

@@ -44,6 +44,7 @@ from transom.windows.builds import BUILDS, DEFAULT
 if TYPE_CHECKING:
     from transom.runtime.sim.core import SimCore
     from transom.runtime.sim.records import ContainerProgram, SimContainer
+    from transom.userland.api import Stdin
     from transom.userland.launch import windows_table
 else:
     windows_table = lazy_import("transom.userland.launch.windows_table")
@@ -266,6 +267,7 @@ def launch_service(
     cwd: str,
     output: Callable[[bytes], None],
     launched: LaunchedService,
+    stdin: Stdin | None = None,
 ) -> None:
     """Raises FileNotFoundError or PermissionError."""
     if container.state != "running":
@@ -283,7 +285,7 @@ def launch_service(
         tuple(argv),
         sink=lambda _stream, data: output(data),
         on_exit=ended,
-        stdin=NO_INPUT,
+        stdin=stdin or NO_INPUT,
         identity=windows_identity(account),
         directory=cwd,
     )

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple, Protocol
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.sim.names import ImageReference
 
-Fault = Literal["not-found", "not-a-path", "denied", "user", "build"]
+Fault = Literal["not-found", "not-a-path", "denied", "user", "build", "working-directory"]
 """Why a process cannot start: no such executable (in $PATH, or at its path), not executable, no
-such user, or the container is built for another Windows version.
+such user, the container is built for another Windows version, or its working directory is a file.
 """
 
 
@@ -90,6 +90,14 @@ def _runc(fault: Fault, executable: str, caused: str = _RUNC) -> str:
             why = f'exec: "{executable}": stat {executable}: no such file or directory'
         case "denied":
             why = f'exec: "{executable}": permission denied'
+        case "working-directory":
+            inner = "container init"
+            if inner not in caused:  # which newer versions of runc add to each failure
+                old = caused == _RUNC
+                caused += (
+                    f"process_linux.go:459: {inner} caused: " if old else f"error during {inner}: "
+                )
+            why = f"mkdir {executable}: not a directory"
         case "user":
             return f"unable to find user {executable}: no matching entries in passwd file"
         case _:

@@ -20,6 +20,7 @@ from transom.userland.powershell.tree import (
     ParameterArgument,
     ValueLiteral,
 )
+from transom.userland.powershell.unsupported_parameters import is_unsupported
 from transom.userland.powershell.values import (
     PowerShellError,
     ScriptBlock,
@@ -69,6 +70,7 @@ class Cmdlet(NamedTuple):
     ) -> None:
         call = CmdletCall(session, self, name, given)
         await call.bind(arguments)
+        call.check_supported()
         if given == [] and self.name.partition("-")[0] in _PER_OBJECT:
             return
         if await call.confirm():
@@ -276,6 +278,18 @@ class CmdletCall:
             f"A parameter cannot be found that matches parameter name '{name}'.",
             f"InvalidArgument: (:) [{self.cmdlet.name}], ParameterBindingException",
             f"NamedParameterNotFound,{self._command_class()}",
+            where=self.cmdlet.name,
+        )
+
+    def check_supported(self) -> None:
+        """Raises PowerShellError for a parameter that is not simulated."""
+        name = next((one for one in self.values if is_unsupported(self.cmdlet.name, one)), None)
+        if name is None:
+            return
+        raise PowerShellError(
+            f"The parameter '{name}' of {self.cmdlet.name} is not supported on simulated machines.",
+            f"NotImplemented: (:) [{self.cmdlet.name}], PSNotImplementedException",
+            f"NotImplemented,{self._command_class()}",
             where=self.cmdlet.name,
         )
 

@@ -15,6 +15,7 @@ from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
     SecretObject,
+    to_bool,
     to_items,
     to_text,
 )
@@ -186,6 +187,8 @@ def _set_user(call: CmdletCall, user: LocalUser) -> None:
         call.text("FullName", user.full_name),
         call.text("Description", user.description),
     )
+    if call.has("PasswordNeverExpires"):
+        user.password_expires = not to_bool(call.get("PasswordNeverExpires"))
     if call.has("Password"):
         user.set_password(secure_text(call.get("Password")), call.process.context.clock.time())
 

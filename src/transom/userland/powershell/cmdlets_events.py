@@ -11,11 +11,13 @@ from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
     DateTime,
     Hashtable,
+    PowerShellError,
     PsObject,
     to_items,
     to_number,
     to_text,
 )
+from transom.userland.windows.event_query import LEVELS, EventQueryError, event_filter
 
 _LOGS: Final = (
     "Application",
@@ -26,7 +28,6 @@ _LOGS: Final = (
     "System",
     "Windows PowerShell",
 )
-_LEVELS: Final = {"Error": 2, "Warning": 3, "Information": 4}
 
 
 def _entries(call: CmdletCall, log: str) -> list[LogEntry]:
@@ -177,11 +178,24 @@ def _win_event(call: CmdletCall) -> None:
     found = [
         entry
         for entry in found
-        if (not levels or _LEVELS[entry.level] in levels)
+        if (not levels or LEVELS[entry.level] in levels)
         and (not ids or entry.event_id in ids)
         and (not names or any(matches_wildcard(entry.source, name) for name in names))
         and _between(call, entry, wanted.find("StartTime"), wanted.find("EndTime"))
     ]
+    if call.has("FilterXPath"):
+        try:
+            matches = event_filter(call.text("FilterXPath"), call.process.context.clock.time())
+        except EventQueryError:
+            raise PowerShellError(
+                "The specified query is invalid",
+                "NotSpecified: (:) [Get-WinEvent], EventLogException",
+                "System.Diagnostics.Eventing.Reader.EventLogException,"
+                "Microsoft.PowerShell.Commands.GetWinEventCommand",
+            ) from None
+        found = [entry for entry in found if matches(entry)]
+    if call.has("Oldest"):
+        found.sort(key=lambda entry: entry.number)
     if not found:
         call.fail(
             "No events were found that match the specified selection criteria.",
@@ -199,7 +213,7 @@ def _win_event(call: CmdletCall) -> None:
                     "Message": entry.message,
                     "ProviderName": entry.source,
                     "LogName": entry.log,
-                    "Level": _LEVELS[entry.level],
+                    "Level": LEVELS[entry.level],
                     "RecordId": entry.number,
                     "MachineName": call.process.context.windows.system.computer_name,
                 },
@@ -221,7 +235,7 @@ def _write_log(call: CmdletCall) -> None:
             "Source does not exist",
         )
         return
-    level = kind if kind in _LEVELS else "Information"
+    level = kind if kind in LEVELS else "Information"
     system.log(
         log,
         call.process.context.clock.time(),

@@ -4,6 +4,7 @@ too.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import hashlib
 import ntpath
@@ -23,7 +24,7 @@ from transom.userland.powershell.cmdlets_certificates import (
     is_certificate_path,
     remove_certificates,
 )
-from transom.userland.powershell.cmdlets_output import write_stream
+from transom.userland.powershell.cmdlets_output import encode_text, text_encoding, write_stream
 from transom.userland.powershell.cmdlets_session import drive_items
 from transom.userland.powershell.members import local_date
 from transom.userland.powershell.operators import matches_wildcard
@@ -38,6 +39,7 @@ from transom.userland.powershell.values import (
 )
 from transom.userland.powershell.wildcard_paths import expand_path, has_wildcards, is_picked
 
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 ATTRIBUTE_NAMES = {"R": "ReadOnly", "H": "Hidden", "S": "System", "A": "Archive"}
 
 
@@ -105,7 +107,11 @@ async def _get_content(call: CmdletCall) -> None:
         except OSError:
             _denied(call, path)
             continue
-        content = decode_text(data)
+        if call.text("Encoding").lower() == "byte":
+            for byte in data:
+                call.emit(byte)
+            continue
+        content = _decoded(call, data)
         if call.has("Raw"):
             call.emit(content)
             continue
@@ -121,6 +127,14 @@ async def _get_content(call: CmdletCall) -> None:
             call.emit(line)
         if call.has("Wait"):
             await _follow(call, path, len(data))
+
+
+def _decoded(call: CmdletCall, data: bytes) -> str:
+    """A byte order mark counts more than -Encoding."""
+    codec, mark = text_encoding(call)
+    if not call.has("Encoding") or data.startswith(_MARKS):
+        return decode_text(data)
+    return data.removeprefix(mark).decode(codec, "replace")
 
 
 async def _follow(call: CmdletCall, path: str, seen: int) -> None:
@@ -139,14 +153,16 @@ async def _follow(call: CmdletCall, path: str, seen: int) -> None:
                 call.emit(line)
 
 
-def _content(call: CmdletCall) -> bytes:
+def _content(call: CmdletCall, *, mark: bool = True) -> bytes:
     values = (
         call.input
         if call.input is not None and not call.has("Value")
         else to_items(call.get("Value"))
     )
+    if call.text("Encoding").lower() == "byte":
+        return bytes(int(to_number(value)) & 0xFF for value in values)
     end = "" if call.has("NoNewline") else "\r\n"
-    return "".join(to_text(value) + end for value in values).encode("utf-8", "surrogateescape")
+    return encode_text(call, "".join(to_text(value) + end for value in values), mark=mark)
 
 
 def _set_content(call: CmdletCall) -> None:
@@ -156,7 +172,8 @@ def _set_content(call: CmdletCall) -> None:
 
 def _add_content(call: CmdletCall) -> None:
     for path in path_arguments(call):
-        write_stream(call, path, _content(call), append=True)
+        fresh = not call.process.files.exists(path)
+        write_stream(call, path, _content(call, mark=fresh), append=True)
 
 
 def _clear_content(call: CmdletCall) -> None:
@@ -541,11 +558,16 @@ async def _copy_item(call: CmdletCall) -> None:
                 if files.is_directory(path) and not call.has("Recurse"):
                     files.mkdir(place, parents=True)
                     continue
+                if call.has("Force") and files.exists(place) and not files.is_directory(place):
+                    files.set_attributes(place, "", "R")
                 await copy_tree(call.process, path, place, follow=True, preserve=False)
             except FileNotFoundError:
                 fail_missing_path(call, path if not files.exists(path) else place)
             except OSError:
                 _denied(call, place)
+            else:
+                if call.has("PassThru"):
+                    call.emit(file_object(call, place, files.stat(place, follow=False)))
 
 
 async def _move_item(call: CmdletCall) -> None:

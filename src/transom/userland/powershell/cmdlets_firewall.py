@@ -43,13 +43,15 @@ def _show(rule: FirewallRule) -> PsObject:
 
 
 def _selected(call: CmdletCall) -> list[FirewallRule]:
-    given = [
-        to_text(value.get("Name")) for value in call.input or [] if isinstance(value, PsObject)
+    objects = [
+        *(call.input or []),
+        *to_items(call.get("InputObject")),
+        *to_items(call.get("AssociatedNetFirewallRule")),
     ]
+    given = [to_text(value.get("Name")) for value in objects if isinstance(value, PsObject)]
     names = given or [to_text(one) for one in to_items(call.get("Name"))]
-    shown, groups = (
-        [to_text(one) for one in to_items(call.get(key))] for key in ("DisplayName", "DisplayGroup")
-    )
+    shown = [to_text(one) for one in to_items(call.get("DisplayName"))]
+    groups = [to_text(one) for one in to_items(call.get("DisplayGroup", call.get("Group")))]
     found = [
         rule
         for rule in firewall.firewall_rules(_registry(call))
@@ -163,6 +165,7 @@ def _set(call: CmdletCall) -> None:
         enabled = call.text("Enabled", str(rule.enabled)).lower() == "true"
         if call.cmdlet.name.startswith(("Enable", "Disable")):
             enabled = call.cmdlet.name.startswith("Enable")
+        profiles = tuple(map(to_text, to_items(call.get("Profile"))))
         firewall.put_rule(
             _registry(call),
             replace(
@@ -176,6 +179,19 @@ def _set(call: CmdletCall) -> None:
                 protocol=_protocol(call.text("Protocol"))
                 if call.has("Protocol")
                 else rule.protocol,
+                remote_port=_joined(call.get("RemotePort"))
+                if call.has("RemotePort")
+                else rule.remote_port,
+                remote_address=_joined(call.get("RemoteAddress"))
+                if call.has("RemoteAddress")
+                else rule.remote_address,
+                program=call.text("Program", rule.program),
+                description=call.text("Description", rule.description),
+                inbound=call.text("Direction", "Inbound" if rule.inbound else "Outbound").lower()
+                != "outbound",
+                profiles=tuple(one for one in profiles if one.lower() != "any")
+                if profiles
+                else rule.profiles,
             ),
         )
 

@@ -60,11 +60,15 @@ def _set_location(call: CmdletCall) -> None:
         call.process.cwd, evaluator.location = full, ""
     if call.cmdlet.name == "Push-Location":
         evaluator.locations.append(before)
+    if call.has("PassThru"):
+        _get_location(call)
 
 
 def _pop_location(call: CmdletCall) -> None:
     if call.evaluator.locations:
         call.evaluator.location, call.process.cwd = call.evaluator.locations.pop()
+    if call.has("PassThru"):
+        _get_location(call)
 
 
 def _join_path(call: CmdletCall) -> None:

@@ -381,8 +381,11 @@ def _set_dns_servers(call: CmdletCall) -> None:
     """
     view, registry = _view(call), call.process.context.windows.system.registry
     wanted = call.text("InterfaceAlias") or call.text("InterfaceIndex")
-    interface = view.find(wanted)
-    if interface is None:
+    if call.input is not None:
+        interfaces = [one for one in view.interfaces() if _matches(call, one.name, one.index)]
+    else:
+        interfaces = [one for one in (view.find(wanted),) if one is not None]
+    if not interfaces:
         _not_found(call, "MSFT_DNSClientServerAddress", "InterfaceAlias", wanted)
         return
     servers = [to_text(one) for one in to_items(call.get("ServerAddresses"))]
@@ -394,8 +397,9 @@ def _set_dns_servers(call: CmdletCall) -> None:
     reset = call.has("ResetServerAddresses") or not servers
     for version in (4, 6):
         family = [server for server in servers if ipaddress.ip_address(server).version == version]
-        if reset or family:
-            set_name_servers(registry, interface.guid, version, () if reset else family)
+        for interface in interfaces:
+            if reset or family:
+                set_name_servers(registry, interface.guid, version, () if reset else family)
 
 
 def _get_ip_configuration(call: CmdletCall) -> None:

@@ -21,6 +21,7 @@ from transom.userland.powershell.parser import parse_powershell
 from transom.userland.powershell.selecting import computed, selected
 from transom.userland.powershell.values import (
     Hashtable,
+    PowerShellError,
     PsObject,
     ScriptBlock,
     to_bool,
@@ -32,7 +33,25 @@ from transom.userland.powershell.values import (
 from transom.userland.preemption import check_slice
 
 
+async def _for_each_parallel(call: CmdletCall) -> None:
+    """Only PowerShell 7 has -Parallel; 5.1 takes the word for the argument of a method."""
+    block = call.get("Process")
+    if not call.process.name.startswith("pwsh") or not isinstance(block, ScriptBlock):
+        raise PowerShellError(
+            "Parameter set cannot be resolved using the specified named parameters.",
+            "MetadataError: (:) [ForEach-Object], ParameterBindingException",
+            "AmbiguousParameterSet,Microsoft.PowerShell.Commands.ForEachObjectCommand",
+            where="ForEach-Object",
+        )
+    for item in call.objects():  # in the order of the input, which PowerShell does not promise
+        await call.process.breathe()
+        await call.each(block, item)
+
+
 async def _for_each(call: CmdletCall) -> None:
+    if call.has("Parallel"):
+        await _for_each_parallel(call)
+        return
     target = call.get("Process")
     blocks = [block for block in to_items(target) if isinstance(block, ScriptBlock)]
     begin, end = call.get("Begin"), call.get("End")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
-from typing import Any
+from typing import Any, Final
 
 from transom.userland.powershell import formatting
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
@@ -35,6 +36,9 @@ def _write_host(call: CmdletCall) -> None:
 
 
 def _write_output(call: CmdletCall) -> None:
+    if call.has("NoEnumerate") and call.input is None:
+        call.emit(call.get("InputObject"))
+        return
     for value in call.objects():
         call.emit(value)
 
@@ -42,10 +46,13 @@ def _write_output(call: CmdletCall) -> None:
 def _write_error(call: CmdletCall) -> None:
     message = call.text("Message", to_text(call.input[-1]) if call.input else "")
     first = next((line for line in call.evaluator.script.splitlines() if line.strip()), "").strip()
+    given = call.get("Exception")
+    if given is not None:
+        message = message or to_text(given.get("Message") if isinstance(given, PsObject) else given)
     error = PowerShellError(
         message,
-        "NotSpecified: (:) [Write-Error], WriteErrorException",
-        "Microsoft.PowerShell.Commands.WriteErrorException",
+        f"{call.text('Category', 'NotSpecified')}: (:) [Write-Error], WriteErrorException",
+        call.text("ErrorId", "Microsoft.PowerShell.Commands.WriteErrorException"),
         where=first[:110],
     )
     call.evaluator.success = False
@@ -104,22 +111,71 @@ def _out_string(call: CmdletCall) -> None:
 
 
 def _out_file(call: CmdletCall) -> None:
-    data = formatting.format_objects(call.objects()).encode(_encoding(call))
-    write_stream(call, call.text("FilePath"), data, append=call.has("Append"))
+    if call.has("NoNewline"):
+        text = "".join(to_text(value) for value in call.objects())
+    else:
+        text = formatting.format_objects(call.objects())
+    write_stream(call, call.text("FilePath"), encode_text(call, text), append=call.has("Append"))
 
 
-def _encoding(call: CmdletCall) -> str:
-    names = {"ascii": "ascii", "utf8": "utf-8", "unicode": "utf-16", "default": "utf-8"}
-    return names.get(call.text("Encoding").lower(), "utf-8")
+# The codec and the byte order mark of each value of -Encoding, in Windows PowerShell.
+_ENCODINGS: Final = {
+    "": ("utf-8", b""),
+    "ascii": ("ascii", b""),
+    "bigendianunicode": ("utf-16-be", codecs.BOM_UTF16_BE),
+    "default": ("utf-8", b""),
+    "oem": ("cp437", b""),
+    "string": ("utf-16-le", codecs.BOM_UTF16_LE),
+    "unicode": ("utf-16-le", codecs.BOM_UTF16_LE),
+    "unknown": ("utf-16-le", codecs.BOM_UTF16_LE),
+    "utf32": ("utf-32-le", codecs.BOM_UTF32_LE),
+    "utf7": ("utf-7", b""),
+    "utf8": ("utf-8", codecs.BOM_UTF8),
+    "utf8bom": ("utf-8", codecs.BOM_UTF8),
+    "utf8nobom": ("utf-8", b""),
+}
+
+
+def text_encoding(call: CmdletCall) -> tuple[str, bytes]:
+    """The codec and the byte order mark of -Encoding. Raises PowerShellError."""
+    given = call.text("Encoding")
+    known = _ENCODINGS.get(given.lower())
+    if known is None:
+        raise PowerShellError(
+            f"Cannot bind parameter 'Encoding'. Cannot convert value \"{given}\" to type "
+            '"Microsoft.PowerShell.Commands.FileSystemCmdletProviderEncoding".',
+            f"InvalidArgument: (:) [{call.cmdlet.name}], ParameterBindingException",
+            "CannotConvertArgumentNoMessage,"
+            f"Microsoft.PowerShell.Commands.{call.cmdlet.name.replace('-', '')}Command",
+            where=call.cmdlet.name,
+        )
+    core = call.process.name.startswith("pwsh")  # PowerShell 7 writes UTF-8 without a mark
+    return known if not (core and given.lower() == "utf8") else ("utf-8", b"")
+
+
+def encode_text(call: CmdletCall, text: str, *, mark: bool = True) -> bytes:
+    """What a file gets, in the encoding of -Encoding."""
+    codec, bom = text_encoding(call)
+    if codec == "utf-8":
+        return (bom if mark else b"") + text.encode(codec, "surrogateescape")
+    return (bom if mark else b"") + text.encode(codec, "replace")
 
 
 def write_stream(call: CmdletCall, path: str, data: bytes, *, append: bool = False) -> bool:
+    """-Force also writes to a read-only file, which remains read-only."""
     files = call.process.files
     try:
+        protected = (
+            call.has("Force") and files.exists(path) and "R" in files.attributes(path, follow=True)
+        )
+        if protected:
+            files.set_attributes(path, "", "R")
         if append:
             files.append(path, data)
         else:
             files.write(path, data)
+        if protected:
+            files.set_attributes(path, "R", "")
     except FileNotFoundError:
         full = files.absolute(path)
         call.fail(

@@ -6,9 +6,16 @@ from typing import Any
 
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.operators import matches_wildcard
-from transom.userland.powershell.values import PowerShellError, PsObject, to_items, to_text
+from transom.userland.powershell.values import (
+    PowerShellError,
+    PsObject,
+    to_items,
+    to_number,
+    to_text,
+)
 from transom.userland.windows import wmi_devices
 
+_ACCESS = {"FullAccess": "Full", "ChangeAccess": "Change", "ReadAccess": "Read"}
 _KINDS = {2147483648: True, 2147483651: True}  # the special shares of Windows
 
 
@@ -49,6 +56,8 @@ def _get_shares(call: CmdletCall) -> None:
     _demand_server(call)
     wanted = _names(call)
     rows = wmi_devices.wmi_shares(call.process.context)
+    if call.has("Special"):
+        rows = [row for row in rows if row["Type"] in _KINDS]
     for row in rows:
         if not wanted or any(matches_wildcard(row["Name"], one) for one in wanted):
             call.emit(_share_object(row))
@@ -82,6 +91,18 @@ def _new_share(call: CmdletCall) -> None:
     known = wmi_devices.wmi_shares(context)
     if name.lower() in (row["Name"].lower() for row in known):
         raise _refused(call, "The name has already been shared. ", 2118)
+    access = [
+        (to_text(one), right)
+        for parameter, right in _ACCESS.items()
+        for one in to_items(call.get(parameter))
+    ]
+    if access:
+        try:
+            wmi_devices.set_share_access(context, name, access)
+        except LookupError:
+            raise _refused(
+                call, "No mapping between account names and security IDs was done. ", 1332
+            ) from None
     wmi_devices.add_share(
         context, name, call.process.files.real_path(path), call.text("Description")
     )
@@ -98,11 +119,37 @@ def _remove_share(call: CmdletCall) -> None:
     for name in _names(call):
         if name.lower() not in known:
             raise _refused(call, "The specified share does not exist. ", 2310)
-        context.windows.system.registry.delete(wmi_devices.SHARES, known[name.lower()])
+        wmi_devices.remove_share(context, known[name.lower()])
+
+
+def _share_rights(call: CmdletCall) -> None:
+    context = call.process.context
+    known = {name.lower(): name for name in wmi_devices.shared_directories(context)}
+    for given in _names(call):
+        name = known.get(given.lower())
+        if name is None:
+            raise _refused(call, "The specified share does not exist. ", 2310)
+        for account, right in wmi_devices.share_access(context, name):
+            call.emit(
+                PsObject(
+                    "MSFT_SmbShareAccessControlEntry",
+                    {
+                        "Name": name,
+                        "ScopeName": "*",
+                        "AccountName": account,
+                        "AccessControlType": "Allow",
+                        "AccessRight": right,
+                    },
+                    name,
+                )
+            )
 
 
 def _physical_disks(call: CmdletCall) -> None:
+    wanted = [to_text(one) for one in to_items(call.get("FriendlyName"))]
     for disk in wmi_devices.wmi_disks(call.process.context):
+        if wanted and not any(matches_wildcard(disk.model, one) for one in wanted):
+            continue
         call.emit(
             PsObject(
                 "MSFT_PhysicalDisk",
@@ -125,7 +172,13 @@ def _physical_disks(call: CmdletCall) -> None:
 
 def _profiles(call: CmdletCall) -> None:
     """One for each connected adapter with a gateway."""
+    names = [to_text(one) for one in to_items(call.get("InterfaceAlias"))]
+    indexes = [int(to_number(one)) for one in to_items(call.get("InterfaceIndex"))]
     for one in call.process.context.windows.network.interfaces():
+        if names and not any(matches_wildcard(one.name, name) for name in names):
+            continue
+        if indexes and one.index not in indexes:
+            continue
         if one.gateways and one.status == "Up":
             call.emit(
                 PsObject(
@@ -145,7 +198,14 @@ def _profiles(call: CmdletCall) -> None:
 
 CMDLETS = (
     cmdlet_row("Get-SmbShare", _get_shares, "Name", "Special"),
-    cmdlet_row("New-SmbShare", _new_share, "Name Path", "", "Description FullAccess ReadAccess"),
+    cmdlet_row("Get-SmbShareAccess", _share_rights, "Name"),
+    cmdlet_row(
+        "New-SmbShare",
+        _new_share,
+        "Name Path",
+        "",
+        "Description FullAccess ChangeAccess ReadAccess",
+    ),
     cmdlet_row("Remove-SmbShare", _remove_share, "Name", "Force"),
     cmdlet_row("Get-PhysicalDisk", _physical_disks, "", "", "FriendlyName"),
     cmdlet_row("Get-NetConnectionProfile", _profiles, "", "", "InterfaceAlias InterfaceIndex"),

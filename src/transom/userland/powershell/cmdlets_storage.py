@@ -107,6 +107,7 @@ def _disk_object(disk: AttachedDisk) -> PsObject:
             "SerialNumber": disk.serial or None,
             "DiskNumber": disk.number,
             "DeviceId": disk.number,
+            "UniqueId": disk.serial or None,
             "Location": disk.location,
             "Size": disk.size,
             "PartitionStyle": disk.partition_style,
@@ -128,8 +129,13 @@ def _get_disk(call: CmdletCall) -> None:
     ]
     known = _storage(call).disks()
     for disk in known:
-        if not wanted or disk.number in wanted:
-            call.emit(_disk_object(disk))
+        shown = _disk_object(disk)
+        if (not wanted or disk.number in wanted) and all(
+            matches_wildcard(to_text(shown.get(key)), call.text(key))
+            for key in ("FriendlyName", "UniqueId")
+            if call.has(key)
+        ):
+            call.emit(shown)
     for number in wanted:
         if number not in {disk.number for disk in known}:
             call.fail(
@@ -155,7 +161,11 @@ def disk_numbers(call: CmdletCall) -> set[int] | None:
 
 def _get_partition(call: CmdletCall) -> None:
     wanted = disk_numbers(call)
+    letters = [to_text(one).upper() for one in to_items(call.get("DriveLetter"))]
+    numbers = [to_text(one) for one in to_items(call.get("PartitionNumber"))]
     for disk in _storage(call).disks():
+        if (letters and disk.letter.upper() not in letters) or (numbers and "1" not in numbers):
+            continue
         if disk.partition_style != "RAW" and (wanted is None or disk.number in wanted):
             call.emit(
                 PsObject(

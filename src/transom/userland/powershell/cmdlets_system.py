@@ -215,6 +215,7 @@ def _stop_process(call: CmdletCall) -> None:
                 "NoProcessFoundForGivenName",
             )
         ids += found
+    known = {entry.pid: entry.argv[0] for entry in call.process.context.processes.list()}
     for pid in ids:
         if pid in guarded:
             call.fail(
@@ -232,6 +233,9 @@ def _stop_process(call: CmdletCall) -> None:
                 f"ObjectNotFound: ({pid}:Int32) [Stop-Process], ProcessCommandException",
                 "NoProcessFoundForGivenId",
             )
+        elif call.has("PassThru") and pid in known:
+            name = ntpath.basename(known[pid]).removesuffix(".exe")
+            call.emit(PsObject("System.Diagnostics.Process", {"Id": pid, "ProcessName": name}))
 
 
 def real_services(call: CmdletCall) -> None:
@@ -299,6 +303,8 @@ async def _web_request(call: CmdletCall) -> None:
         else b""
     )
     headers = [(to_text(key), to_text(value)) for key, value in (call.get("Headers") or {}).items()]
+    if call.has("UserAgent"):
+        headers.append(("User-Agent", call.text("UserAgent")))
     if call.has("ContentType"):
         headers.append(("Content-Type", call.text("ContentType")))
     if "://" not in url:

@@ -16,7 +16,7 @@ from transom.userland.powershell.values import (
     to_items,
     to_text,
 )
-from transom.userland.windows.tasks import DAY, run_task, task_due
+from transom.userland.windows.tasks import DAY, next_weekday, parse_days, run_task, task_due
 
 _ACTION: Final = "MSFT_TaskExecAction"
 _TRIGGERS: Final = {
@@ -32,7 +32,7 @@ _TIME: Final = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*([ap]m)?", re.IGNORECASE)
 def _task_object(task: ScheduledTask) -> PsObject:
     program, _, rest = task.command.partition(" ")
     action = PsObject(_ACTION, {"Execute": program, "Arguments": rest or None}, _ACTION)
-    principal = PsObject("MSFT_TaskPrincipal2", {"UserId": task.user, "RunLevel": "Limited"})
+    principal = PsObject("MSFT_TaskPrincipal2", {"UserId": task.user, "RunLevel": task.run_level})
     return PsObject(
         "MSFT_ScheduledTask",
         {
@@ -41,6 +41,7 @@ def _task_object(task: ScheduledTask) -> PsObject:
             "State": task.state,
             "Actions": [action],
             "Principal": principal,
+            "Description": task.description or None,
             "URI": f"\\{task.name}",
         },
         task.name,
@@ -60,6 +61,8 @@ def _meant(call: CmdletCall) -> list[ScheduledTask]:
     """By name or from the pipeline."""
     tasks = call.process.context.windows.system.tasks
     given = [one for one in call.input or () if isinstance(one, PsObject)]
+    if not _in_root(call):
+        return []
     names = [to_text(one) for one in to_items(call.get("TaskName"))]
     names += [to_text(one.get("TaskName")) for one in given]
     found: list[ScheduledTask] = []
@@ -71,7 +74,15 @@ def _meant(call: CmdletCall) -> list[ScheduledTask]:
     return found
 
 
+def _in_root(call: CmdletCall) -> bool:
+    """All tasks are in the folder `\\`."""
+    wanted = [to_text(one) for one in to_items(call.get("TaskPath"))]
+    return not wanted or any(matches_wildcard("\\", one) for one in wanted)
+
+
 def _get(call: CmdletCall) -> None:
+    if not _in_root(call):
+        return
     listed = call.has("TaskName") or call.input
     tasks = _meant(call) if listed else call.process.context.windows.system.tasks.values()
     for task in tasks:
@@ -128,6 +139,20 @@ def _start_of(call: CmdletCall, given: Any) -> float:
     return start if start > now else start + DAY
 
 
+def _days_of_week(call: CmdletCall) -> int:
+    """A bit for each day, as Windows has it. Raises PowerShellError."""
+    words = [word for one in to_items(call.get("DaysOfWeek")) for word in to_text(one).split(",")]
+    try:
+        return sum(1 << day for day in parse_days(words))
+    except ValueError:
+        raise PowerShellError(
+            "Cannot bind parameter 'DaysOfWeek'. Cannot convert value "
+            f'"{",".join(words)}" to type "System.DayOfWeek".',
+            "InvalidArgument: (:) [New-ScheduledTaskTrigger], ParameterBindingException",
+            "CannotConvertArgumentNoMessage,New-ScheduledTaskTrigger",
+        ) from None
+
+
 def _trigger(call: CmdletCall) -> None:
     schedule = next((value for name, value in _TRIGGERS.items() if call.has(name)), "")
     if not schedule:
@@ -136,6 +161,15 @@ def _trigger(call: CmdletCall) -> None:
             "InvalidArgument: (:) [New-ScheduledTaskTrigger], ParameterBindingException",
             "AmbiguousParameterSet,New-ScheduledTaskTrigger",
         )
+    needed = {"weekly": ("DaysOfWeek", "At"), "daily": ("At",), "once": ("At",)}
+    missing = [name for name in needed.get(schedule, ()) if not call.has(name)]
+    if missing:
+        raise PowerShellError(
+            "Cannot process command because of one or more missing mandatory parameters: "
+            f"{' '.join(missing)}.",
+            "InvalidArgument: (:) [New-ScheduledTaskTrigger], ParameterBindingException",
+            "MissingMandatoryParameter,New-ScheduledTaskTrigger",
+        )
     start = _start_of(call, call.get("At")) if call.has("At") else None
     call.emit(
         PsObject(
@@ -143,9 +177,18 @@ def _trigger(call: CmdletCall) -> None:
             {
                 "Enabled": True,
                 "Schedule": schedule,
+                "DaysOfWeek": _days_of_week(call) if schedule == "weekly" else None,
                 "StartBoundary": DateTime(start) if start is not None else None,
             },
         )
+    )
+
+
+def _password_matches(call: CmdletCall, user: str) -> bool:
+    database = call.process.context.windows.system.accounts
+    sid = database.sid_of(user)
+    return any(
+        local.sid == sid and local.password == call.text("Password") for local in database.users()
     )
 
 
@@ -162,6 +205,8 @@ def _register(call: CmdletCall) -> None:
         problem = "Cannot create a file when that file already exists."
     elif system.accounts.identity(user) is None:
         problem = "No mapping between account names and security IDs was done."
+    elif call.has("Password") and not _password_matches(call, user):
+        problem = "The user name or password is incorrect."
     if problem or not actions:
         call.fail(
             problem or "The task XML is missing a required element or attribute.",
@@ -173,15 +218,21 @@ def _register(call: CmdletCall) -> None:
     words = [to_text(actions[0].get("Execute")), to_text(actions[0].get("Arguments"))]
     schedule = to_text(triggers[0].get("Schedule")) if triggers else "once"
     start = triggers[0].get("StartBoundary") if triggers else None
+    mask = triggers[0].get("DaysOfWeek") if triggers else None
+    days = [day for day in range(7) if mask >> day & 1] if isinstance(mask, int) else []
     task = ScheduledTask(
         name,
         " ".join(word for word in words if word),
         schedule,
         user,
-        next_run=start.moment if isinstance(start, DateTime) else None,
+        next_run=next_weekday(start.moment, days) if isinstance(start, DateTime) else None,
+        every=7 * DAY if schedule == "weekly" else 0.0,
+        days=days,
+        run_level=call.text("RunLevel", "Limited"),
+        description=call.text("Description"),
     )
     system.tasks[name.lower()] = task
-    if task.next_run is not None and schedule in ("once", "daily"):
+    if task.next_run is not None:
         wait = max(0.0, task.next_run - context.clock.time())
         context.clock.call_later(wait, task_due, call.process, task)
     call.emit(_task_object(task))

@@ -10,7 +10,7 @@ from typing import Any
 
 from transom.userland.limits import MAX_INPUT, check_size
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
-from transom.userland.powershell.cmdlets_output import write_stream
+from transom.userland.powershell.cmdlets_output import encode_text, write_stream
 from transom.userland.powershell.formatting import property_text
 from transom.userland.powershell.values import (
     Hashtable,
@@ -59,12 +59,12 @@ def _to_csv(call: CmdletCall) -> None:
 def _export(call: CmdletCall) -> None:
     values = call.input if call.input is not None else to_items(call.get("InputObject"))
     lines = csv_lines(call, values)
-    append = call.has("Append") and call.process.files.exists(call.text("Path"))
+    path = call.text("LiteralPath", call.text("Path"))
+    append = call.has("Append") and call.process.files.exists(path)
     if append:
         lines = [line for line in lines if not line.startswith("#TYPE")][1:]
-    write_stream(
-        call, call.text("Path"), "".join(line + "\r\n" for line in lines).encode(), append=append
-    )
+    text = "".join(line + "\r\n" for line in lines)
+    write_stream(call, path, encode_text(call, text, mark=not append), append=append)
 
 
 def _rows(call: CmdletCall, source: str) -> None:
@@ -115,14 +115,14 @@ def _string_data(call: CmdletCall) -> None:
 
 def _unique(call: CmdletCall) -> None:
     last: Any = None
-    for index, value in enumerate(call.input or []):
+    for index, value in enumerate(call.objects()):
         if index == 0 or to_text(value) != to_text(last):
             call.emit(value)
         last = value
 
 
 def _convert_path(call: CmdletCall) -> None:
-    for path in to_items(call.get("Path")) or (call.input or []):
+    for path in to_items(call.get("LiteralPath", call.get("Path"))) or (call.input or []):
         if not call.process.files.exists(to_text(path)):
             full = call.process.files.absolute(to_text(path))
             call.fail(

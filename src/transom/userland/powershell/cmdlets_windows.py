@@ -22,6 +22,7 @@ from transom.userland.powershell.values import (
     to_number,
     to_text,
 )
+from transom.userland.streams import BytesSource
 from transom.userland.windows.accounts import create_profile
 
 KIND = "System.Diagnostics.Process"
@@ -83,6 +84,17 @@ def _sink(call: CmdletCall) -> Callable[[bytes], None]:
     return write
 
 
+def _input(call: CmdletCall) -> BytesSource | None:
+    """The file of -RedirectStandardInput. Raises PowerShellError."""
+    path, files = call.text("RedirectStandardInput"), call.process.files
+    if not path:
+        return None
+    try:
+        return BytesSource(files.read(path))
+    except OSError:
+        raise _failed(f"Could not find file '{files.absolute(path)}'.") from None
+
+
 def _account(call: CmdletCall) -> WindowsUser:
     """The account to run as. Raises PowerShellError."""
     context, given = call.process.context, call.get("Credential")
@@ -126,6 +138,7 @@ async def _start_process(call: CmdletCall) -> None:
         " ".join(to_text(word) for word in to_items(call.get("ArgumentList"))), " \t"
     )
     directory = process.files.absolute(call.text("WorkingDirectory", process.cwd))
+    stdin = _input(call)
     account = _account(call)
     env = call.evaluator.env.plain()
     if call.has("Credential"):
@@ -137,7 +150,7 @@ async def _start_process(call: CmdletCall) -> None:
     try:
         process.program.find_command(process.context, path, directory)
         launched = process.context.windows.launch(
-            [path, *words], account, env, directory, _sink(call)
+            [path, *words], account, env, directory, _sink(call), stdin
         )
     except PermissionError:
         raise _failed("Access is denied.") from None

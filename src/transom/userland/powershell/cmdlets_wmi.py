@@ -4,7 +4,7 @@ Get-Counter.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from transom.machines.windows.host import CURRENT_VERSION, TCPIP
 from transom.machines.windows.registry import Value
@@ -28,6 +28,7 @@ from transom.userland.powershell.wmi_objects import (
     wmi_class_of,
 )
 from transom.userland.windows import counters, wmi, wmi_query
+from transom.userland.windows.power import request_power
 from transom.userland.windows.wmi import Instance, WmiTimestamp
 
 
@@ -42,7 +43,38 @@ def _object(call: CmdletCall, name: str, row_: Instance) -> PsObject:
     return PsObject((WMI_KIND if old else CIM_KIND) + name, properties, f"{name}")
 
 
+_NAMESPACE: Final = "root/cimv2"  # the only one that has classes here
+
+
+def _check_namespace(call: CmdletCall) -> None:
+    """-Namespace and -ComputerName must mean the classes of this computer. Raises
+    PowerShellError.
+    """
+    given = call.text("Namespace", _NAMESPACE).replace("\\", "/").strip("/").lower()
+    if given != _NAMESPACE:
+        raise PowerShellError(
+            "Invalid namespace ",
+            f"MetadataError: ({call.text('Namespace')}:String) [{call.cmdlet.name}], CimException",
+            f"HRESULT 0x8004100e,Microsoft.Management.Infrastructure.CimCmdlets."
+            f"{call.cmdlet.name.replace('-', '')}Command",
+            where=call.cmdlet.name,
+        )
+    own = call.process.context.windows.system.computer_name.lower()
+    computer = call.text("ComputerName", ".").lower()
+    if computer not in (".", "localhost", "127.0.0.1", own):
+        raise PowerShellError(
+            "WinRM cannot complete the operation. Verify that the specified computer name is "
+            "valid, that the computer is accessible over the network, and that a firewall "
+            "exception for the WinRM service is enabled and allows access from this computer.",
+            f"ConnectionError: (:) [{call.cmdlet.name}], CimException",
+            f"HRESULT 0x80338126,Microsoft.Management.Infrastructure.CimCmdlets."
+            f"{call.cmdlet.name.replace('-', '')}Command",
+            where=call.cmdlet.name,
+        )
+
+
 def _instances(call: CmdletCall) -> None:
+    _check_namespace(call)
     if call.has("List"):
         pattern = call.text("Class", call.text("ClassName", "*"))
         for found, _ in sorted(wmi_query.CLASSES.values()):
@@ -185,6 +217,7 @@ def _hotfix(call: CmdletCall) -> None:
 
 async def _cim_method(call: CmdletCall) -> None:
     """Invoke-CimMethod and Invoke-WmiMethod: of a class, or of each instance."""
+    _check_namespace(call)
     loose = [value for value in call.rest if not wmi_class_of(value)]
     method = call.text("MethodName", call.text("Name"))
     first = call.get("ClassName", call.get("Class"))
@@ -236,6 +269,8 @@ async def _set_instance(call: CmdletCall) -> None:
         named |= {to_text(key): value for key, value in changes.items()}
     for value in [*(call.input or []), *to_items(call.get("InputObject"))]:
         await invoke_wmi_method(call.evaluator, wmi_class_of(value), value, "Change", named, [])
+        if call.has("PassThru"):
+            call.emit(value)
 
 
 async def _remove_instance(call: CmdletCall) -> None:
@@ -253,11 +288,21 @@ def _rename_computer(call: CmdletCall) -> None:
         )
     context.windows.system.registry.set(COMPUTER_NAME, "ComputerName", name.upper()[:15])
     context.windows.system.registry.set(TCPIP, "NV Hostname", name)
-    call.warn(
-        "The changes will take effect after you restart the computer "
-        + context.windows.system.computer_name
-        + "."
-    )
+    old = context.windows.system.computer_name
+    if call.has("PassThru"):
+        changed = {"HasSucceeded": True, "NewComputerName": name, "OldComputerName": old}
+        call.emit(PsObject("Microsoft.PowerShell.Commands.RenameComputerChangeInfo", changed))
+    if not call.has("Restart"):
+        call.warn(f"The changes will take effect after you restart the computer {old}.")
+    elif context.node is not None:
+        request_power(call.process, context.node.power, "restart", 0)
+    else:  # a container
+        call.fail(
+            f"Failed to restart the computer {old} with the following error message: "
+            "The request is not supported..",
+            f"OperationStopped: ({old}:String) [Rename-Computer], InvalidOperationException",
+            "InvalidOperationException",
+        )
 
 
 # ---- performance counters ----

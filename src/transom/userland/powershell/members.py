@@ -89,7 +89,15 @@ def cast_value(name: str, value: Any) -> Any:
             return list(value) if inner == "char" else [ord(c) for c in value]
         return [cast_value(inner, one) for one in to_items(value)]
     convert = _CASTS.get(kind)
-    return convert(value) if convert is not None else value
+    if convert is not None:
+        return convert(value)
+    if kind.partition("[")[0] in _KEPT:
+        return value
+    raise PowerShellError(
+        f"Unable to find type [{name}].",
+        f"InvalidOperation: ({name}:TypeName) [], RuntimeException",
+        "TypeNotFound",
+    )
 
 
 _LIMITS: Final = {
@@ -97,6 +105,12 @@ _LIMITS: Final = {
     "int16": (-(1 << 15), (1 << 15) - 1, "System.Int16", "an Int16"),
     "int": (-(1 << 31), (1 << 31) - 1, "System.Int32", "an Int32"),
     "int32": (-(1 << 31), (1 << 31) - 1, "System.Int32", "an Int32"),
+    "sbyte": (-128, 127, "System.SByte", "a signed byte"),
+    "uint16": (0, 0xFFFF, "System.UInt16", "a UInt16"),
+    "ushort": (0, 0xFFFF, "System.UInt16", "a UInt16"),
+    "uint": (0, (1 << 32) - 1, "System.UInt32", "a UInt32"),
+    "uint64": (0, (1 << 64) - 1, "System.UInt64", "a UInt64"),
+    "ulong": (0, (1 << 64) - 1, "System.UInt64", "a UInt64"),
     "uint32": (0, (1 << 32) - 1, "System.UInt32", "a UInt32"),
     "int64": (-(1 << 63), (1 << 63) - 1, "System.Int64", "an Int64"),
     "long": (-(1 << 63), (1 << 63) - 1, "System.Int64", "an Int64"),
@@ -149,7 +163,48 @@ def _cast_custom_object(value: Any) -> PsObject:
     )
 
 
-# A cast to any other type keeps the value.
+# Types of values that a cast leaves as they are: they have the type already, or are converted where
+# they are used.
+_KEPT: Final = frozenset(
+    (
+        "object",
+        "psobject",
+        "management.automation.psobject",
+        "hashtable",
+        "collections.hashtable",
+        "collections.idictionary",
+        "collections.arraylist",
+        "collections.generic.list",
+        "collections.generic.dictionary",
+        "ordered",
+        "scriptblock",
+        "management.automation.scriptblock",
+        "management.automation.errorrecord",
+        "type",
+        "enum",
+        "exception",
+        "guid",
+        "ref",
+        "securestring",
+        "security.securestring",
+        "pscredential",
+        "management.automation.pscredential",
+        "ciminstance",
+        "io.fileinfo",
+        "io.directoryinfo",
+        "net.securityprotocoltype",
+        "consolecolor",
+        "microsoft.win32.registrykey",
+        "microsoft.win32.registryvaluekind",
+        "diagnostics.process",
+        "serviceprocess.servicecontroller",
+        "security.accesscontrol.filesystemaccessrule",
+        "security.principal.securityidentifier",
+        "security.principal.ntaccount",
+    )
+)
+
+
 def _uri(value: Any) -> PsObject:
     text = to_text(value)
     parts = urlsplit(text)

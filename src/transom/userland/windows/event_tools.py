@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
 from transom.machines.windows.journal import LogEntry
 from transom.userland.process import Command, Process
+from transom.userland.windows.event_query import LEVELS, EventQueryError, event_filter, event_time
 
 LOGS: Final = (
     "Application",
@@ -20,9 +20,9 @@ LOGS: Final = (
     "System",
     "Windows PowerShell",
 )
-_LEVELS: Final = {"Error": 2, "Warning": 3, "Information": 4}
 _SOURCES: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\EventLog"
 _NO_SUCH_LOG: Final = 15007
+_INVALID_QUERY: Final = 15001
 
 
 def _entries(process: Process, log: str) -> list[LogEntry]:
@@ -96,7 +96,7 @@ _COMMANDS: Final = (
 def _describe(process: Process, log: str, *, information: bool) -> None:
     entries = _entries(process, log)
     if information:
-        moments = [_iso(entry.time) for entry in entries]
+        moments = [event_time(entry.time) for entry in entries]
         process.print_line(f"creationTime: {moments[0] if moments else 'n/a'}")
         process.print_line(f"lastWriteTime: {moments[-1] if moments else 'n/a'}")
         process.print_line(f"numberOfLogRecords: {len(entries)}")
@@ -111,14 +111,15 @@ def _describe(process: Process, log: str, *, information: bool) -> None:
     process.print_line("  autoBackup: false\r\n  maxSize: 20971520")
 
 
-def _iso(moment: float) -> str:
-    return (
-        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1000):03d}Z"
-    )
-
-
 def _query(process: Process, log: str, options: dict[str, str]) -> int:
     entries = _entries(process, log)
+    if options.get("q"):
+        try:
+            matches = event_filter(options["q"], process.context.clock.time())
+        except EventQueryError:
+            process.complain("Failed to open event query.\r\nThe specified query is invalid.")
+            return _INVALID_QUERY
+        entries = [entry for entry in entries if matches(entry)]
     if options.get("rd", "").lower() == "true":
         entries.reverse()
     count = options.get("c", "")
@@ -140,7 +141,7 @@ def _as_text(process: Process, entry: LogEntry, position: int) -> str:
     rows = (
         ("Log Name", entry.log),
         ("Source", entry.source),
-        ("Date", _iso(entry.time)),
+        ("Date", event_time(entry.time)),
         ("Event ID", str(entry.event_id)),
         ("Task", "N/A"),
         ("Level", entry.level),
@@ -155,11 +156,11 @@ def _as_text(process: Process, entry: LogEntry, position: int) -> str:
 
 
 def _as_xml(process: Process, entry: LogEntry) -> str:
-    level, computer = _LEVELS.get(entry.level, 4), process.context.windows.system.computer_name
+    level, computer = LEVELS.get(entry.level, 4), process.context.windows.system.computer_name
     return (
         "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>"
         f"<Provider Name='{escape(entry.source)}'/><EventID Qualifiers='0'>{entry.event_id}</EventID><Level>{level}</Level>"
-        f"<Task>0</Task><Keywords>0x80000000000000</Keywords><TimeCreated SystemTime='{_iso(entry.time)}'/>"
+        f"<Task>0</Task><Keywords>0x80000000000000</Keywords><TimeCreated SystemTime='{event_time(entry.time)}'/>"
         f"<EventRecordID>{entry.number}</EventRecordID><Channel>{escape(entry.log)}</Channel>"
         f"<Computer>{escape(computer)}</Computer><Security/></System>"
         f"<EventData><Data>{escape(entry.message)}</Data></EventData></Event>"
@@ -191,7 +192,7 @@ def eventcreate(process: Process) -> int:
             'Type "EVENTCREATE /?" for usage.'
         )
         return 1
-    if level not in (*_LEVELS, "Success"):
+    if level not in (*LEVELS, "Success"):
         process.complain(
             f"ERROR: Invalid syntax. '{given['/t']}' value is not allowed for '/t' option.\r\n"
             'Type "EVENTCREATE /?" for usage.'
@@ -213,7 +214,7 @@ def eventcreate(process: Process) -> int:
     system.log(
         known,
         process.context.clock.time(),
-        level if level in _LEVELS else "Information",
+        level if level in LEVELS else "Information",
         source,
         int(number),
         given["/d"],

@@ -14,8 +14,10 @@ from transom.userland.api import MappingError, RemoteStorage
 from transom.userland.process import Process
 from transom.userland.windows import wmi, wmi_query
 from transom.userland.windows.wmi_devices import (
-    SHARES,
     add_share,
+    remove_share,
+    set_share_access,
+    share_access,
     share_remark,
     shared_directories,
 )
@@ -34,6 +36,7 @@ _MESSAGES: Final = {
     1060: "The specified service does not exist as an installed service.",
     1219: "Multiple connections to a server or shared resource by the same user, using more than "
     "one user name, are not allowed.",
+    1332: "No mapping between account names and security IDs was done.",
     1326: "The user name or password is incorrect.",
     2182: "The requested service has already been started.",
     2185: "The service name is invalid.",
@@ -126,7 +129,6 @@ def _change_share(process: Process, words: list[str]) -> int:
     """`net share NAME=PATH`, `net share NAME /delete`, `net share NAME`"""
     name, equals, path = words[0].partition("=")
     known = {one.lower(): one for one in shared_directories(process.context)}
-    registry = process.context.windows.system.registry
     if not process.context.windows.account.administrator:
         return _failed(process, 5, _MESSAGES[5])
     if not equals and name.lower() not in known:
@@ -149,16 +151,47 @@ def _change_share(process: Process, words: list[str]) -> int:
         return 2
     if equals:
         remark = next((w[8:] for w in words if w.lower().startswith("/remark:")), "")
+        try:
+            access = _granted(words)
+            if access:
+                set_share_access(process.context, name, access)
+        except ValueError:
+            process.complain(_SHARE_SYNTAX)
+            return 1
+        except LookupError:
+            return _failed(process, 1332, _MESSAGES[1332])
         add_share(process.context, name, process.files.real_path(path), remark)
         process.print_line(f"{name} was shared successfully.\r\n")
     elif any(word.lower() in ("/delete", "/d") for word in words):
-        registry.delete(SHARES, known[name.lower()])
+        remove_share(process.context, known[name.lower()])
         process.print_line(f"{known[name.lower()]} was deleted successfully.\r\n")
     else:
         target = shared_directories(process.context)[known[name.lower()]]
         process.print_line(f"Share name        {known[name.lower()]}\r\nPath              {target}")
+        for number, (account, right) in enumerate(share_access(process.context, name)):
+            heading = "" if number else "Permission"
+            process.print_line(f"{heading:<18}{account}, {right.upper()}")
         process.print_line(_DONE)
     return 0
+
+
+_SHARE_SYNTAX: Final = (
+    "The option /GRANT is unknown.\r\n\r\nThe syntax of this command is:\r\n\r\nNET SHARE\r\n"
+    "sharename=drive:path [/GRANT:user,[READ | CHANGE | FULL]]\r\n"
+    '                     [/REMARK:"text"]\r\nsharename /DELETE\r\n'
+)
+
+
+def _granted(words: list[str]) -> list[tuple[str, str]]:
+    """The accounts of `/grant:USER,RIGHT` with their rights. Raises ValueError."""
+    out = []
+    for word in words:
+        if word.lower().startswith("/grant:"):
+            account, _, right = word[7:].rpartition(",")
+            if not account or right.lower() not in ("read", "change", "full"):
+                raise ValueError(word)
+            out.append((account, right.capitalize()))
+    return out
 
 
 def _running(process: Process, name: str, shown: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from transom.kit.argv import parse_command_line
@@ -13,7 +13,25 @@ from transom.userland.process import Command, Process
 
 _MISSING: Final = "ERROR: The system cannot find the file specified."
 DAY: Final = 86400.0
+_EPOCH_DAY: Final = 4  # 1 January 1970 was a Thursday
 _REPEATED: Final = {"minute": 60.0, "hourly": 3600.0, "daily": DAY, "weekly": 7 * DAY}
+
+
+_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+def parse_days(words: Iterable[str]) -> list[int]:
+    """Days of the week by their names or the first three letters. Raises ValueError."""
+    return sorted({_DAYS.index(word.strip().lower()[:3]) for word in words})
+
+
+def next_weekday(start: float, days: Sequence[int], offset: float = 0.0) -> float:
+    """The first of the moments `start`, a day later and so on that is on one of the days.
+    `offset` is that of the time zone, in seconds.
+    """
+    while days and int((start + offset) // DAY + _EPOCH_DAY) % 7 not in days:
+        start += DAY
+    return start
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
@@ -102,8 +120,18 @@ def _create(process: Process, options: dict[str, str], name: str) -> int:
     start = local // DAY * DAY + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 - offset
     if "/st" not in options:
         start = now // 60 * 60
+    try:
+        days = (
+            parse_days(options["/d"].split(","))
+            if schedule == "weekly" and options.get("/d")
+            else []
+        )
+    except ValueError:
+        process.complain("ERROR: Invalid value for /D option.")
+        return 1
     while start <= now:
-        start += every or DAY
+        start += (DAY if days else every) or DAY
+    start = next_weekday(start, days, offset)
     task = ScheduledTask(
         name,
         options["/tr"],
@@ -111,6 +139,7 @@ def _create(process: Process, options: dict[str, str], name: str) -> int:
         user,
         next_run=start if every or schedule == "once" else None,
         every=every,
+        days=days,
     )
     context.windows.system.tasks[name.lower()] = task
     process.print_line(f'SUCCESS: The scheduled task "{name}" has successfully been created.')
@@ -128,9 +157,11 @@ def task_due(process: Process, task: ScheduledTask) -> None:
     if task.enabled and (scheduler is None or scheduler.state == "RUNNING"):
         run_task(process, task)
     every = task.every or (DAY if task.schedule == "daily" else 0.0)
-    if every:
-        task.next_run = (task.next_run or 0.0) + every
-        process.context.clock.call_later(every, task_due, process, task)
+    if every and task.next_run is not None:
+        due, now = task.next_run, process.context.clock.time()
+        offset = offset_seconds(system.registry, now)
+        task.next_run = next_weekday(due + DAY, task.days, offset) if task.days else due + every
+        process.context.clock.call_later(task.next_run - due, task_due, process, task)
     else:
         task.next_run = None
 

@@ -4,6 +4,7 @@ counters and associations, as rows of the current state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from transom.userland.api import AttachedDisk, ProcessEntry, ProgramContext
@@ -11,6 +12,7 @@ from transom.userland.windows import wmi
 from transom.userland.windows.wmi import Instance, WmiTimestamp
 
 SHARES: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\LanmanServer\Shares"
+SHARE_ACCESS: Final = SHARES + r"\Security"
 RUN: Final = r"Software\Microsoft\Windows\CurrentVersion\Run"
 UNINSTALL: Final = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Uninstall"
 LOGS: Final = ("Application", "Security", "System", "Windows PowerShell")
@@ -137,6 +139,30 @@ def add_share(context: ProgramContext, name: str, path: str, remark: str = "") -
     context.windows.system.registry.set(
         SHARES, name, (*rows, *more, f"ShareName={name}", f"Type={_DISK_SHARE}")
     )
+
+
+def share_access(context: ProgramContext, name: str) -> list[tuple[str, str]]:
+    """Accounts with their rights: Full, Change or Read. Everyone may read, by default."""
+    rows = context.windows.system.registry.get(SHARE_ACCESS, name)
+    given = [row.rpartition("=") for row in rows] if isinstance(rows, tuple) else []
+    return [(account, right) for account, _, right in given] or [("Everyone", "Read")]
+
+
+def set_share_access(context: ProgramContext, name: str, access: Sequence[tuple[str, str]]) -> None:
+    """Raises LookupError for an account that does not exist, which it names."""
+    accounts = context.windows.system.accounts
+    rows = []
+    for account, right in access:
+        sid = accounts.sid_of(account)
+        if sid is None:
+            raise LookupError(account)
+        rows.append(f"{accounts.name_of(sid)}={right}")
+    context.windows.system.registry.set(SHARE_ACCESS, name, tuple(rows))
+
+
+def remove_share(context: ProgramContext, name: str) -> None:
+    context.windows.system.registry.delete(SHARES, name)
+    context.windows.system.registry.delete(SHARE_ACCESS, name)
 
 
 def wmi_shares(context: ProgramContext) -> list[Instance]:

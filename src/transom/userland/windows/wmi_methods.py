@@ -169,7 +169,7 @@ def _delete_share(process: Process, row: Instance | None, given: Arguments) -> R
     name = _service_name(row)
     if name not in wmi_devices.shared_directories(process.context):
         return {"ReturnValue": _DENIED}
-    process.context.windows.system.registry.delete(wmi_devices.SHARES, name)
+    wmi_devices.remove_share(process.context, name)
     return _DONE
 
 

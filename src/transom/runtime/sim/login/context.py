@@ -250,9 +250,10 @@ class NodeWindows:
         env: Mapping[str, str],
         cwd: str,
         output: Callable[[bytes], None],
+        stdin: Stdin | None = None,
     ) -> LaunchedProcess:
         context = self._context
-        pid, client = _start_detached(context, argv, env, cwd, output, user=account.name)
+        pid, client = _start_detached(context, argv, env, cwd, output, account.name, stdin)
         return DetachedProcess(pid, client, context.processes)
 
 
@@ -322,6 +323,7 @@ def _start_detached(
     cwd: str,
     output: Callable[[bytes], None],
     user: str = "",
+    stdin: Stdin | None = None,
 ) -> tuple[int, ExecClient]:
     """A program in its own window: it outlives the process that started it. Returns its pid, and an
     awaitable for its end.
@@ -333,7 +335,7 @@ def _start_detached(
         parent.processes,
         argv,
         client,
-        NO_INPUT,
+        stdin or NO_INPUT,
         parent.find_command,
         user,
         parent.api_clients,

@@ -34,6 +34,7 @@ from transom.userland.api import (
     Os,
     Program,
     ProgramContext,
+    Stdin,
 )
 from transom.userland.dns import resolve_name
 from transom.userland.network_view import NetworkView, without_stack
@@ -216,6 +217,7 @@ class RealWindows:
         env: Mapping[str, str],
         cwd: str,
         output: Callable[[bytes], None],
+        stdin: Stdin | None = None,
     ) -> LaunchedProcess:
         """Wine starts its programs itself."""
         raise FileNotFoundError(argv[0])
