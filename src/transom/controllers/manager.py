@@ -18,6 +18,7 @@ from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
 from transom.controllers.cronjob import CronJobs
 from transom.controllers.daemonset import DaemonSets
 from transom.controllers.deployment import Deployments
+from transom.controllers.device_taint_eviction import DeviceTaintEviction
 from transom.controllers.disruption import Disruption
 from transom.controllers.early import EARLY_CONTROLLERS
 from transom.controllers.endpoints import Endpoints
@@ -85,6 +86,13 @@ def _resource_claims(env: ControllerContext) -> Controller | None:
     return ResourceClaims(env) if on else None
 
 
+def _device_taint_eviction(env: ControllerContext) -> Controller | None:
+    features = env.settings.features
+    on = features.enabled("DynamicResourceAllocation") and features.enabled("DRADeviceTaints")
+    served = scheduling_rules(features.release).resource_claims
+    return DeviceTaintEviction(env) if on and served else None
+
+
 def _policy_status(env: ControllerContext) -> Controller | None:
     if not is_enabled(env.settings.release, "ValidatingAdmissionPolicy"):
         return None
@@ -143,6 +151,11 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ),
     ControllerRow("ephemeral-volume", "ephemeral-volume-controller", _ephemeral_volumes),
     ControllerRow("resource-claim-controller", "resource-claim-controller", _resource_claims),
+    ControllerRow(
+        "device-taint-eviction-controller",
+        "device-taint-eviction-controller",
+        _device_taint_eviction,
+    ),
     ControllerRow(
         "validatingadmissionpolicy-status",
         "validatingadmissionpolicy-status-controller",
