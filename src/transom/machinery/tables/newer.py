@@ -157,7 +157,7 @@ def _taint(field: str) -> Cell:
 
 def _taint_age(rule: Object, now: float) -> str:
     added = (part_cell(rule, "spec").get("taint") or {}).get("timeAdded")
-    return human_duration(now - timestamp(added)) if added else UNKNOWN
+    return human_duration(now - timestamp(added)) if added else ""
 
 
 def _migrated_resource(migration: Object, _now: float) -> str:
