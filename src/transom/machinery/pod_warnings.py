@@ -12,6 +12,7 @@ from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.warning_texts import warning_text
+from transom.machinery.serviceaccounts import TOKEN_SOURCES
 from transom.machinery.validation.addresses import ip_warnings
 from transom.machinery.validation.names import is_label_value
 
@@ -263,6 +264,9 @@ class _VolumePath(NamedTuple):
 
 
 def _overlapping_paths(release: Release, volume: Object) -> Warnings:
+    projected = volume.get("projected")
+    if projected is not None and projected.get("sources") == TOKEN_SOURCES:
+        return
     name = go_quote(volume.get("name", ""))
     for field, shown, named_by in (
         ("configMap", "ConfigMap", "name"),
@@ -275,16 +279,16 @@ def _overlapping_paths(release: Release, volume: Object) -> Warnings:
             paths = [_VolumePath(item.get("path", "")) for item in source.get("items") or ()]
             for overlap in _overlaps(paths):
                 yield f"volume {name} ({about}): overlapping paths: {overlap}"
-    if (projected := volume.get("projected")) is not None:
+    if projected is not None:
         yield from _overlapping_sources(release, projected.get("sources") or (), name)
 
 
 def _overlapping_sources(release: Release, sources: Sequence[Object], name: str) -> Warnings:
+    if not _may_overlap(sources):
+        return
     paths: list[_VolumePath] = []
     found: list[_VolumePath] = []
     forgets = has_behaviour(release, "SourcePathsOfEachSource")
-    if not _may_overlap(sources):
-        return
     for source in sources:
         if not source:
             yield f"volume {name} (Projected) has no sources provided"
