@@ -231,7 +231,12 @@ class ApiServer:
         own_services = ResourceMetrics.api_services() if options.metrics is not None else {}
         self.registration = Registration(self.loopback, own_services)
         self.aggregation = Aggregator(
-            self.loopback, endpoints, resolve, connect, options.front_proxy
+            self.loopback,
+            endpoints,
+            resolve,
+            connect,
+            options.front_proxy,
+            sends_uid=features.enabled("RemoteRequestHeaderUID"),
         )
 
         # The request chain and its two adapters.
