@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import Release
 from transom.machinery.schema import schema_table
-from transom.machinery.strictness import strict_decoding_problems
+from transom.machinery.strictness import is_clean, strict_decoding_problems
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,21 @@ from transom.machinery.strictness import strict_decoding_problems
 def test_fields_of_a_pod(body: str, problems: list[str]) -> None:
     pod = schema_table(Release(1, 36)).lookup(GVK("", "v1", "Pod"))
     assert strict_decoding_problems(pod, body.encode(), False) == problems
+    assert pod is not None
+    assert not (problems and is_clean(pod, json.loads(body), body.encode()))
+
+
+def test_a_count_of_keys_shows_that_a_body_is_clean() -> None:
+    pod = schema_table(Release(1, 36)).lookup(GVK("", "v1", "Pod"))
+    assert pod is not None
+    body = {
+        "metadata": {"name": "a", "labels": {"b": "c"}, "ownerReferences": [{"name": "d"}]},
+        "spec": {
+            "containers": [{"name": "c", "resources": {"limits": {"cpu": 1}}, "args": ["x"]}],
+            "nodeSelector": {"a": "b"},
+            "affinity": {"nodeAffinity": {}},
+        },
+    }
+    assert is_clean(pod, body, json.dumps(body).encode())
+    body["spec"]["containers"][0]["ports"] = [{"port": 1}]  # type: ignore[index]
+    assert not is_clean(pod, body, json.dumps(body).encode())

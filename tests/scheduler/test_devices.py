@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from transom.machinery import quantity
+from transom.machinery.device_taints import apply_taint_rules
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.scheduler.device_allocator import AllocatedDevices, DeviceAllocator
@@ -108,6 +109,23 @@ def test_tainted_devices_need_a_toleration() -> None:
     assert allocate(make_claim(exactly()), only) is None
     tolerant = exactly(tolerations=[{"key": "broken", "operator": "Exists"}])
     assert allocate(make_claim(tolerant), only) == ["a=d0"]
+
+
+def test_rules_taint_devices() -> None:
+    both = make_slice(make_device("d0"), make_device("d1"))
+
+    def rule(effect: str, **selector: str) -> Object:
+        return {"spec": {"deviceSelector": selector, "taint": {"key": "k", "effect": effect}}}
+
+    def with_rules(*rules: Object, **fields: Any) -> list[str] | None:
+        return allocate(make_claim(exactly(**fields)), apply_taint_rules(both, rules))
+
+    assert with_rules(rule("NoSchedule", driver=DRIVER, device="d0")) == ["a=d1"]
+    assert with_rules(rule("None", device="d0")) == ["a=d0"]
+    assert with_rules(rule("NoExecute", driver="other.example.com")) == ["a=d0"]
+    assert with_rules(rule("NoExecute", pool="p")) is None
+    tolerations = [{"key": "k", "operator": "Exists"}]
+    assert with_rules(rule("NoExecute", pool="p"), tolerations=tolerations) == ["a=d0"]
 
 
 def test_counters_limit_partitions() -> None:

@@ -49,6 +49,7 @@ from transom.apiserver.endpoint_reconciler import EndpointReconciler
 from transom.apiserver.flowcontrol.config_controller import CONSUMER, PRODUCER, FlowConfigController
 from transom.apiserver.flowcontrol.flows import RequestFlows
 from transom.apiserver.flowcontrol.turns import HeavyReadTurns
+from transom.apiserver.identity_lease import IdentityLease
 from transom.apiserver.kubelets.kubelets import Kubelets
 from transom.apiserver.kubelets.options import KubeletOptions, refuse_connections
 from transom.apiserver.security import Security
@@ -88,6 +89,7 @@ class ServerOptions:
     # The address of this server among the endpoints of `kubernetes`, which all servers keep; "" if
     # something else keeps them.
     advertised_address: str = ""
+    hostname: str = ""  # the machine, of which the identity of this server is made; "" for none
     release: str = "1.20"
     service_cidr: str = "10.96.0.0/16"  # or one of each family, separated by a comma
     node_ports: tuple[int, int] = (30000, 32767)
@@ -229,7 +231,12 @@ class ApiServer:
         own_services = ResourceMetrics.api_services() if options.metrics is not None else {}
         self.registration = Registration(self.loopback, own_services)
         self.aggregation = Aggregator(
-            self.loopback, endpoints, resolve, connect, options.front_proxy
+            self.loopback,
+            endpoints,
+            resolve,
+            connect,
+            options.front_proxy,
+            sends_uid=features.enabled("RemoteRequestHeaderUID"),
         )
 
         # The request chain and its two adapters.
@@ -322,6 +329,16 @@ class ApiServer:
             if options.advertised_address
             else None
         )
+        self.identity = (
+            IdentityLease(
+                InProcessClient(in_process, SERVER_USER, user_agent="kube-apiserver/transom"),
+                clock,
+                self.resources.release,
+                options.hostname,
+            )
+            if options.hostname and features.enabled("APIServerIdentity")
+            else None
+        )
         self.corruption_events = CorruptionEvents(
             InProcessClient(in_process, SERVER_USER, user_agent="kube-apiserver/transom"),
             self.resources,
@@ -405,6 +422,8 @@ class ApiServer:
         self.ready = True
         if self.endpoints is not None:
             await self.endpoints.start()
+        if self.identity is not None:
+            self.identity.start()
 
     def _mark_services(self) -> None:
         """Marks the addresses and ports of stored services as used."""
@@ -442,6 +461,8 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.ready = False
+        if self.identity is not None:
+            await self.identity.stop()
         if self.endpoints is not None:
             await self.endpoints.stop()
         self.loop_monitor.stop()

@@ -308,6 +308,7 @@ def build_cluster_api_server(
             address=f"{config.bind}:{config.port}",
             advertised_port=0 if nodes is None else API_PORT,
             advertised_address=config.advertise_address if config.store else "",
+            hostname=socket.gethostname(),
             release=config.release,
             service_cidr=config.service_cidr,
             node_ports=config.node_ports,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from transom.client.api import ApiClient
 from transom.client.metrics import WorkQueueMetrics
@@ -18,6 +19,7 @@ from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
 from transom.controllers.cronjob import CronJobs
 from transom.controllers.daemonset import DaemonSets
 from transom.controllers.deployment import Deployments
+from transom.controllers.device_taint_eviction import DeviceTaintEviction
 from transom.controllers.disruption import Disruption
 from transom.controllers.early import EARLY_CONTROLLERS
 from transom.controllers.endpoints import Endpoints
@@ -29,6 +31,7 @@ from transom.controllers.job import job_controller
 from transom.controllers.legacy_token_cleaner import LegacyTokenCleaner
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.persistentvolume import VolumeBinder
+from transom.controllers.pod_certificate_cleaner import PodCertificateCleaner
 from transom.controllers.podgc import PodCollector
 from transom.controllers.replicaset import ReplicaSets, replication_controllers
 from transom.controllers.resourceclaim import ResourceClaims
@@ -37,6 +40,8 @@ from transom.controllers.runner import USER, USER_AGENT, ControllerRow, Controll
 from transom.controllers.service_lb import LoadBalancers
 from transom.controllers.servicecidr import ServiceCidrs
 from transom.controllers.statefulset import StatefulSets
+from transom.controllers.storage_version_migrator import StorageVersionMigrator
+from transom.controllers.trust_bundle_publisher import TrustBundlePublisher
 from transom.controllers.ttl_after_finished import FinishedJobs
 from transom.controllers.validatingadmissionpolicystatus import ValidatingAdmissionPolicyStatus
 from transom.controllers.volume_expand import VolumeExpansion
@@ -46,6 +51,7 @@ from transom.controllers.volume_protection import (
     VolumeProtection,
 )
 from transom.kit.clock import Clock
+from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.scheduling import scheduling_rules
@@ -83,6 +89,35 @@ def _resource_claims(env: ControllerContext) -> Controller | None:
     served = scheduling_rules(features.release).resource_claims
     on = features.enabled("DynamicResourceAllocation") and served
     return ResourceClaims(env) if on else None
+
+
+def _device_taint_eviction(env: ControllerContext) -> Controller | None:
+    features = env.settings.features
+    on = features.enabled("DynamicResourceAllocation") and features.enabled("DRADeviceTaints")
+    served = scheduling_rules(features.release).resource_claims
+    return DeviceTaintEviction(env) if on and served else None
+
+
+# Their APIs are served from the release on in which their gates are on by default.
+_SERVED_SINCE: Final = Release(1, 37)
+
+
+def _trust_bundles(env: ControllerContext) -> Controller | None:
+    features, has_ca = env.settings.features, bool(env.settings.root_ca)
+    on = features.enabled("ClusterTrustBundle") and features.release >= _SERVED_SINCE
+    return TrustBundlePublisher(env) if on and has_ca else None
+
+
+def _pod_certificates(env: ControllerContext) -> Controller | None:
+    features = env.settings.features
+    on = features.enabled("PodCertificateRequest") and features.release >= _SERVED_SINCE
+    return PodCertificateCleaner(env) if on else None
+
+
+def _storage_version_migrator(env: ControllerContext) -> Controller | None:
+    features = env.settings.features
+    on = features.enabled("StorageVersionMigrator") and features.release >= _SERVED_SINCE
+    return StorageVersionMigrator(env) if on else None
 
 
 def _policy_status(env: ControllerContext) -> Controller | None:
@@ -144,6 +179,11 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("ephemeral-volume", "ephemeral-volume-controller", _ephemeral_volumes),
     ControllerRow("resource-claim-controller", "resource-claim-controller", _resource_claims),
     ControllerRow(
+        "device-taint-eviction-controller",
+        "device-taint-eviction-controller",
+        _device_taint_eviction,
+    ),
+    ControllerRow(
         "validatingadmissionpolicy-status",
         "validatingadmissionpolicy-status-controller",
         _policy_status,
@@ -153,6 +193,21 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
         "legacy-service-account-token-cleaner",
         "legacy-service-account-token-cleaner",
         _legacy_tokens,
+    ),
+    ControllerRow(
+        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+        "kube-apiserver-serving-clustertrustbundle-publisher",
+        _trust_bundles,
+    ),
+    ControllerRow(
+        "podcertificaterequest-cleaner-controller",
+        "podcertificaterequestcleaner",
+        _pod_certificates,
+    ),
+    ControllerRow(
+        "storage-version-migrator-controller",
+        "storage-version-migrator-controller",
+        _storage_version_migrator,
     ),
     ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),

@@ -100,6 +100,8 @@ def decode_object(
     if of is None:
         obj = _custom(value, gvk, expected, raw, is_yaml, versions, types)
     else:
+        if strict and not is_yaml:
+            strict = not strictness.is_clean(of, value, raw)
         if gvk != expected:
             _refuse(
                 gvk,

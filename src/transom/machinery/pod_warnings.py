@@ -12,6 +12,7 @@ from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.warning_texts import warning_text
+from transom.machinery.serviceaccounts import TOKEN_SOURCES
 from transom.machinery.validation.addresses import ip_warnings
 from transom.machinery.validation.names import is_label_value
 
@@ -106,25 +107,38 @@ def _containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
             yield container, f"{path}.{field}[{i}]"
 
 
+# Fields that few pods have; the checks of others are skipped.
+_RARE: Final = frozenset(
+    (
+        "affinity",
+        "dnsConfig",
+        "hostAliases",
+        "imagePullSecrets",
+        "nodeSelector",
+        "overhead",
+        "topologySpreadConstraints",
+    )
+)
+
+
 def _spec_warnings(release: Release, spec: Object, meta: Object, prefix: str) -> Warnings:
     path = f"{prefix}spec"
     annotations = meta.get("annotations") or {}
-    yield from _node_labels(release, spec, path)
-    yield from _spread(release, spec, path)
-    for key, text in _REMOVED_ANNOTATIONS.items():
-        if key in annotations:
-            yield f"{prefix}metadata.annotations[{key}]: {text}"
-    yield from _volumes(release, spec.get("volumes") or (), f"{path}.volumes")
-    if has_behaviour(release, "OverlappingPathWarnings"):
-        for volume in spec.get("volumes") or ():
-            yield from _overlapping_paths(release, volume)
-    yield from _duplicates(spec.get("hostAliases") or (), "ip", f"{path}.hostAliases")
-    yield from _duplicates(spec.get("imagePullSecrets") or (), "name", f"{path}.imagePullSecrets")
-    for i, secret in enumerate(spec.get("imagePullSecrets") or ()):
-        if not secret.get("name"):
-            yield f'{path}.imagePullSecrets[{i}].name: invalid empty name ""'
-    overhead = spec.get("overhead") or {}
-    yield from fraction_warnings(f"{path}.overhead", overhead, ("memory", "ephemeral-storage"))
+    has_rare_fields = not _RARE.isdisjoint(spec)
+    if has_rare_fields:
+        yield from _node_labels(release, spec, path)
+        yield from _spread(release, spec, path)
+    if annotations:
+        for key, text in _REMOVED_ANNOTATIONS.items():
+            if key in annotations:
+                yield f"{prefix}metadata.annotations[{key}]: {text}"
+    if volumes := spec.get("volumes"):
+        yield from _volumes(release, volumes, f"{path}.volumes")
+        if has_behaviour(release, "OverlappingPathWarnings"):
+            for volume in volumes:
+                yield from _overlapping_paths(release, volume)
+    if has_rare_fields:
+        yield from _list_warnings(spec, path)
     yield from _container_warnings(release, spec, annotations, prefix)
     if has_behaviour(release, "PortWarnings"):
         yield from _ports(spec, path)
@@ -134,13 +148,29 @@ def _spec_warnings(release: Release, spec: Object, meta: Object, prefix: str) ->
         text := warning_text(release, "negative grace period")
     ):
         yield f"{path}.terminationGracePeriodSeconds: {text}"
-    yield from _affinity_selectors(release, spec, f"{path}.affinity")
-    if has_behaviour(release, "AddressWarnings"):
-        servers = (spec.get("dnsConfig") or {}).get("nameservers") or ()
-        for i, server in enumerate(servers):
-            yield from ip_warnings(server, f"{path}.dnsConfig.nameservers[{i}]")
-        for i, alias in enumerate(spec.get("hostAliases") or ()):
-            yield from ip_warnings(alias.get("ip", ""), f"{path}.hostAliases[{i}].ip")
+    if has_rare_fields:
+        yield from _affinity_selectors(release, spec, f"{path}.affinity")
+        yield from _addresses(release, spec, path)
+
+
+def _list_warnings(spec: Object, path: str) -> Warnings:
+    yield from _duplicates(spec.get("hostAliases") or (), "ip", f"{path}.hostAliases")
+    yield from _duplicates(spec.get("imagePullSecrets") or (), "name", f"{path}.imagePullSecrets")
+    for i, secret in enumerate(spec.get("imagePullSecrets") or ()):
+        if not secret.get("name"):
+            yield f'{path}.imagePullSecrets[{i}].name: invalid empty name ""'
+    overhead = spec.get("overhead") or {}
+    yield from fraction_warnings(f"{path}.overhead", overhead, ("memory", "ephemeral-storage"))
+
+
+def _addresses(release: Release, spec: Object, path: str) -> Warnings:
+    if not has_behaviour(release, "AddressWarnings"):
+        return
+    servers = (spec.get("dnsConfig") or {}).get("nameservers") or ()
+    for i, server in enumerate(servers):
+        yield from ip_warnings(server, f"{path}.dnsConfig.nameservers[{i}]")
+    for i, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from ip_warnings(alias.get("ip", ""), f"{path}.hostAliases[{i}].ip")
 
 
 def _duplicates(entries: Sequence[Object], field: str, path: str) -> Warnings:
@@ -234,6 +264,9 @@ class _VolumePath(NamedTuple):
 
 
 def _overlapping_paths(release: Release, volume: Object) -> Warnings:
+    projected = volume.get("projected")
+    if projected is not None and projected.get("sources") == TOKEN_SOURCES:
+        return
     name = go_quote(volume.get("name", ""))
     for field, shown, named_by in (
         ("configMap", "ConfigMap", "name"),
@@ -246,16 +279,16 @@ def _overlapping_paths(release: Release, volume: Object) -> Warnings:
             paths = [_VolumePath(item.get("path", "")) for item in source.get("items") or ()]
             for overlap in _overlaps(paths):
                 yield f"volume {name} ({about}): overlapping paths: {overlap}"
-    if (projected := volume.get("projected")) is not None:
+    if projected is not None:
         yield from _overlapping_sources(release, projected.get("sources") or (), name)
 
 
 def _overlapping_sources(release: Release, sources: Sequence[Object], name: str) -> Warnings:
+    if not _may_overlap(sources):
+        return
     paths: list[_VolumePath] = []
     found: list[_VolumePath] = []
     forgets = has_behaviour(release, "SourcePathsOfEachSource")
-    if not _may_overlap(sources):
-        return
     for source in sources:
         if not source:
             yield f"volume {name} (Projected) has no sources provided"
@@ -333,32 +366,42 @@ def _overlaps(paths: Sequence[_VolumePath]) -> Iterator[str]:
 def _container_warnings(
     release: Release, spec: Object, annotations: Object, prefix: str
 ) -> Warnings:
-    seccomp = warning_text(release, "seccomp annotation")
+    seccomp = warning_text(release, "seccomp annotation") if annotations else ""
     context = spec.get("securityContext") or {}
     at = f"{prefix}metadata.annotations"
     if context.get("seccompProfile") is None and _SECCOMP_POD in annotations:
         yield f"{at}[{_SECCOMP_POD}]: {seccomp}"
     for container, path in _containers(spec, f"{prefix}spec"):
-        own = container.get("securityContext") or {}
-        key = _SECCOMP_CONTAINER + container.get("name", "")
-        if own.get("seccompProfile") is None and key in annotations:
-            yield f"{at}[{key}]: {seccomp}"
-        key = APPARMOR_ANNOTATION + container.get("name", "")
-        if (
-            prefix
-            and key in annotations
-            and own.get("appArmorProfile") is None
-            and has_behaviour(release, "AppArmorFields")
-            and not _is_profile_of_pod(release, context, annotations[key])
-        ):
-            yield f'{at}[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
-        resources = container.get("resources") or {}
-        for name in ("memory", "ephemeral-storage"):
-            for kind in ("limits", "requests"):
-                yield from fraction_warnings(
-                    f"{path}.resources.{kind}", resources.get(kind) or {}, (name,)
-                )
-        yield from _variables(release, container.get("env") or (), f"{path}.env")
+        if annotations:
+            yield from _annotation_warnings(release, container, context, annotations, prefix)
+        resources = container.get("resources")
+        if resources:
+            for name in ("memory", "ephemeral-storage"):
+                for kind in ("limits", "requests"):
+                    if name in (found := resources.get(kind) or {}):
+                        yield from fraction_warnings(f"{path}.resources.{kind}", found, (name,))
+        if variables := container.get("env"):
+            yield from _variables(release, variables, f"{path}.env")
+
+
+def _annotation_warnings(
+    release: Release, container: Object, context: Object, annotations: Object, prefix: str
+) -> Warnings:
+    """Annotations of a container that fields have replaced."""
+    seccomp, at = warning_text(release, "seccomp annotation"), f"{prefix}metadata.annotations"
+    own = container.get("securityContext") or {}
+    key = _SECCOMP_CONTAINER + container.get("name", "")
+    if own.get("seccompProfile") is None and key in annotations:
+        yield f"{at}[{key}]: {seccomp}"
+    key = APPARMOR_ANNOTATION + container.get("name", "")
+    if (
+        prefix
+        and key in annotations
+        and own.get("appArmorProfile") is None
+        and has_behaviour(release, "AppArmorFields")
+        and not _is_profile_of_pod(release, context, annotations[key])
+    ):
+        yield f'{at}[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
 
 
 def _is_profile_of_pod(release: Release, context: Object, annotation: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from transom.machinery.objects import Object
 from transom.machinery.validation.names import is_dns1123_label, is_dns1123_subdomain
@@ -32,6 +32,22 @@ TRACKED_SINCE = "since"
 # lifetime.
 PROJECTED_SECONDS = 3607
 EXTENDED_SECONDS = 365 * 24 * 3600
+
+
+def token_sources() -> list[Object]:
+    """The sources of the volume with the token that a pod gets."""
+    token = {"path": "token", "expirationSeconds": PROJECTED_SECONDS}
+    ca = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    return [
+        {"serviceAccountToken": token},
+        {"configMap": ca},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
+    ]
+
+
+# Most pods have them, and they are known to be valid.
+TOKEN_SOURCES: Final = token_sources()
 
 
 def user_name(namespace: str, name: str) -> str:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
@@ -42,8 +40,6 @@ def strict_decoding_problems(of: SchemaType | None, raw: bytes, is_yaml: bool) -
     type) only duplicates and unknown metadata.
     """
     out: dict[str, None] = {}
-    if of is not None and not is_yaml and _is_clean(of, raw):
-        return []
     if is_yaml:
         repeated = goyaml.duplicate_keys(raw)
         if repeated:
@@ -60,30 +56,70 @@ def strict_decoding_problems(of: SchemaType | None, raw: bytes, is_yaml: bool) -
     return list(out)
 
 
-def _is_clean(of: SchemaType, raw: bytes) -> bool:
-    """Whether a body certainly has no unknown and no duplicate fields; cheap, unlike the search for
-    them. A body has at least as many quotes before colons as keys, so if the parsed value has as
-    many keys, none is repeated.
+def is_clean(of: SchemaType, value: dict[str, Any], raw: bytes) -> bool:
+    """Whether a JSON body and its parsed value certainly have no unknown and no duplicate fields;
+    cheap, unlike the search for them. A body has at least as many quotes before colons as keys, so
+    if the parsed value has as many keys, none is repeated.
     """
     try:
-        value = orjson.loads(raw)
         keys = _count_known(of, value)
-    except (ValueError, _UnknownFieldError):
+    except _UnknownFieldError:
         return False
     return keys == len(_KEY.findall(raw))
+
+
+class _KnownFields(NamedTuple):
+    names: frozenset[str]
+    # The fields whose values have fields of their own: structs, lists and maps of them, others.
+    structs: dict[str, SchemaType]
+    lists: dict[str, SchemaType]
+    others: dict[str, SchemaValue]
+
+
+def _compile_known(of: SchemaType) -> _KnownFields:
+    made = _KnownFields(frozenset(of.properties), {}, {}, {})
+    for name, known in of.properties.items():
+        value = known.value
+        if value.kind == "struct":
+            made.structs[name] = value.type
+        elif value.item is not None and value.item.kind not in _PLAIN:
+            if value.kind == "list" and value.item.kind == "struct":
+                made.lists[name] = value.item.type
+            else:
+                made.others[name] = value
+    of.table.known_fields[of.id] = made
+    return made
 
 
 def _count_known(of: SchemaType, got: Any) -> int:
     """The number of keys in a value; raises _UnknownFieldError."""
     if got.__class__ is not dict:
         return _count_keys(got)
-    total, properties = len(got), of.properties
+    known: _KnownFields | None = of.table.known_fields.get(of.id)
+    if known is None:
+        known = _compile_known(of)
+    names, structs, lists, others = known
+    if not names.issuperset(got):
+        raise _UnknownFieldError
+    total = len(got)
     for key, item in got.items():
-        known = properties.get(key)
-        if known is None:
-            raise _UnknownFieldError
-        if item.__class__ is dict or item.__class__ is list:
-            total += _count_known_in(known.value, item)
+        if item.__class__ is dict:
+            inner = structs.get(key)
+            if inner is not None:
+                total += _count_known(inner, item)
+            elif key in others:
+                total += _count_known_in(others[key], item)
+            else:
+                total += _count_keys(item)
+        elif item.__class__ is list:
+            inner = lists.get(key)
+            if inner is not None:
+                for one in item:
+                    total += _count_known(inner, one)
+            elif key in others:
+                total += _count_known_in(others[key], item)
+            else:
+                total += _count_keys(item)
     return total
 
 
@@ -104,8 +140,16 @@ def _count_known_in(value: SchemaValue, got: Any) -> int:
 
 def _count_keys(got: Any) -> int:
     if got.__class__ is dict:
-        return len(got) + sum(_count_keys(item) for item in got.values())
-    return sum(_count_keys(item) for item in got) if got.__class__ is list else 0
+        total = len(got)
+        items: Iterable[Any] = got.values()
+    elif got.__class__ is list:
+        total, items = 0, got
+    else:
+        return 0
+    for item in items:
+        if item.__class__ is dict or item.__class__ is list:
+            total += _count_keys(item)
+    return total
 
 
 _OPERATION_FIELDS = frozenset(("op", "path", "from", "value"))

@@ -69,6 +69,10 @@ class EventHandlers:
                 (self._claims.classes, "DeviceClass"),
             ):
                 self._handle(informer, f"resource.k8s.io/{kind}", _may_use_devices)
+            if self._claims.rules is not None:
+                self._handle(
+                    self._claims.rules, "resource.k8s.io/DeviceTaintRule", _may_use_devices
+                )
 
     def _handle(self, informer: Informer, kind: str, concerns: Callable[[PodInfo], bool]) -> None:
         """Retries the pods that an added, changed or deleted object may help."""

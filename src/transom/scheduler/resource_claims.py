@@ -11,6 +11,7 @@ from transom.client.informer import Informer, InformerFactory
 from transom.client.resources import GroupVersionResource
 from transom.client.store import object_key
 from transom.machinery import quantity
+from transom.machinery.device_taints import apply_taint_rules
 from transom.machinery.objects import Object
 from transom.machinery.quantity import Quantity
 from transom.scheduler.device_allocator import AllocatedDevices
@@ -23,14 +24,20 @@ RESOURCE_SLICES: Final = GroupVersionResource(
     _GROUP, "v1", "resourceslices", False, "ResourceSlice"
 )
 DEVICE_CLASSES: Final = GroupVersionResource(_GROUP, "v1", "deviceclasses", False, "DeviceClass")
+DEVICE_TAINT_RULES: Final = GroupVersionResource(
+    _GROUP, "v1", "devicetaintrules", False, "DeviceTaintRule"
+)
 CLASS_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
 
 class ResourceClaimCache:
-    def __init__(self, informers: InformerFactory) -> None:
+    """`taint_rules`: whether DeviceTaintRules are served."""
+
+    def __init__(self, informers: InformerFactory, *, taint_rules: bool = False) -> None:
         self.claims: Informer = informers(RESOURCE_CLAIMS)
         self.slices: Informer = informers(RESOURCE_SLICES)
         self.classes: Informer = informers(DEVICE_CLASSES)
+        self.rules = informers(DEVICE_TAINT_RULES) if taint_rules else None
         self._assumed: dict[str, Object] = {}  # by key: newer than the informer's
         self._pending: dict[str, Object] = {}  # uid -> allocation that is not written yet
 
@@ -71,6 +78,12 @@ class ResourceClaimCache:
 
     def device_class(self, name: str) -> Object | None:
         return self.classes.by_key(name)
+
+    def tainted_slices(self) -> list[Object]:
+        """All ResourceSlices in the order of their names, with the taints of DeviceTaintRules."""
+        slices = sorted(self.slices.list(), key=lambda entry: entry["metadata"]["name"])
+        rules = self.rules.list() if self.rules is not None else []
+        return [apply_taint_rules(entry, rules) for entry in slices] if rules else slices
 
     def class_of_resource(self, name: str) -> Object | None:
         """The DeviceClass that provides an extended resource; the newest one, if several do."""

@@ -83,7 +83,7 @@ class Scheduler:
         self.cache = SchedulerCache(self.snapshot, clock)
         self.nominator = PodNominator(lambda key: self.pods.by_key(key) is not None)
         self._claims = (
-            ResourceClaimCache(self.informers)
+            ResourceClaimCache(self.informers, taint_rules=features.enabled("DRADeviceTaintRules"))
             if features.enabled("DynamicResourceAllocation")
             and scheduling_rules(features.release).resource_claims
             else None

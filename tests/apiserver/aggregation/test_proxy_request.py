@@ -59,3 +59,12 @@ def test_identity_headers_of_the_client_are_dropped() -> None:
         b"X-Remote-Group: dev",
     ]
     assert b"x-mine: kept" in lines
+
+
+def test_newer_releases_send_the_uid_of_the_user() -> None:
+    request = HttpRequest("GET", b"/", "/", {b"x-remote-uid": b"forged"}, remote="127.0.0.1")
+    user = UserInfo("ann", (), "1234")
+    lines = outgoing_request(request, user, TARGET, False, uid=True).split(b"\r\n")
+    assert [line for line in lines if b"uid" in line.lower()] == [b"X-Remote-Uid: 1234"]
+    lines = outgoing_request(request, user, TARGET, False).split(b"\r\n")
+    assert not [line for line in lines if b"uid" in line.lower()]

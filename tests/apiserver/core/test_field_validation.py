@@ -1,4 +1,6 @@
-"""`fieldValidation` as releases since 1.25 implement it: levels, duplicates, unknown fields."""
+"""`fieldValidation` as releases since 1.25 implement it: levels, duplicates, unknown fields. 1.21 to
+1.24 ignore it.
+"""
 
 from __future__ import annotations
 
@@ -47,4 +49,19 @@ async def test_a_strict_patch_reports_its_own_fields(patch: Any, media: str, exp
     status, answer = await api.call("PATCH", f"{MAPS}/a?fieldValidation=Strict", patch, media=media)
     assert status == 422
     assert answer["message"].endswith(expected)
+    await api.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("release", "honoured"), [("1.21", False), ("1.24", False), ("1.25", True)]
+)
+async def test_releases_before_1_25_ignore_it(release: str, honoured: bool) -> None:
+    api = await start(release=release)
+    unknown = {"metadata": {"name": "a"}, "dta": {}}
+    status, _ = await api.call("POST", f"{MAPS}?fieldValidation=Strict", unknown)
+    assert status == (400 if honoured else 201)
+    document = await api.ok("GET", "/openapi/v2")
+    path = document["paths"]["/api/v1/namespaces/{namespace}/configmaps"]["post"]
+    names = [parameter.get("name") for parameter in path["parameters"]]
+    assert ("fieldValidation" in names) is honoured
     await api.server.stop()

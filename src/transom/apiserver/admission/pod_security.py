@@ -52,10 +52,15 @@ class PolicyLevel(NamedTuple):
         return f"{self.level}:{'latest' if self.version == LATEST else f'v1.{self.version[1]}'}"
 
 
-def read_policy(labels: Mapping[str, str]) -> tuple[dict[str, PolicyLevel], list[FieldError]]:
+_DEFAULT_POLICY: Final[Mapping[str, PolicyLevel]] = {mode: PolicyLevel() for mode in _MODES}
+
+
+def read_policy(labels: Mapping[str, str]) -> tuple[Mapping[str, PolicyLevel], list[FieldError]]:
     """The level of each mode. An invalid `enforce` is restricted, other invalid modes are
     privileged.
     """
+    if not any(key.startswith(_PREFIX) for key in labels):
+        return _DEFAULT_POLICY, []
     out, problems = {}, []
     for mode in _MODES:
         key = f"{_PREFIX}{mode}"

@@ -17,7 +17,7 @@ from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.pod_references import secret_names
-from transom.machinery.serviceaccounts import PROJECTED_SECONDS, TOKEN_SECRET
+from transom.machinery.serviceaccounts import TOKEN_SECRET, token_sources
 
 DEFAULT_ACCOUNT = "default"
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -149,37 +149,7 @@ class ServiceAccount(MutatingPlugin, ValidatingPlugin):
     def _source(self, secret: str) -> Object:
         if not self._projected:
             return {"secret": {"secretName": secret}}
-        return {
-            "projected": {
-                "sources": [
-                    {
-                        "serviceAccountToken": {
-                            "path": "token",
-                            "expirationSeconds": PROJECTED_SECONDS,
-                        }
-                    },
-                    {
-                        "configMap": {
-                            "name": "kube-root-ca.crt",
-                            "items": [{"key": "ca.crt", "path": "ca.crt"}],
-                        }
-                    },
-                    {
-                        "downwardAPI": {
-                            "items": [
-                                {
-                                    "path": "namespace",
-                                    "fieldRef": {
-                                        "apiVersion": "v1",
-                                        "fieldPath": "metadata.namespace",
-                                    },
-                                },
-                            ]
-                        }
-                    },
-                ]
-            }
-        }
+        return {"projected": {"sources": token_sources()}}
 
     def _token_secret(self, account: Object) -> str:
         """The first Secret of the account that contains a token for it."""

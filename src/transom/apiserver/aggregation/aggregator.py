@@ -90,10 +90,13 @@ class Aggregator:
         resolve: Resolve,
         connect: Connect | None,
         front_proxy: ClientPair | None,
+        *,
+        sends_uid: bool = False,
     ) -> None:
         """`resolve` finds the address of a service; `front_proxy` is this server's client
-        identity.
+        identity. `sends_uid`: other servers learn the UID of the user (RemoteRequestHeaderUID).
         """
+        self._sends_uid = sends_uid
         self._loopback = loopback
         self._storage = loopback.storage
         self._clock = loopback.clock
@@ -133,7 +136,7 @@ class Aggregator:
         target = CallTarget(
             *address, f"{name}.{namespace}.svc", remote.ca_bundle, insecure, self._pair
         )
-        return proxy.forward_to_api_service(request, user, target, self._pool)
+        return proxy.forward_to_api_service(request, user, target, self._pool, uid=self._sends_uid)
 
     def claims(self, group: str, version: str) -> bool:
         """Whether another server is registered for a group version."""

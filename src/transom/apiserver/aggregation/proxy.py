@@ -32,8 +32,10 @@ _REPEATABLE = ("GET", "HEAD", "OPTIONS")
 _TOKEN = frozenset(b"!#$&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
-def user_headers(user: UserInfo) -> Iterable[tuple[str, str]]:
+def user_headers(user: UserInfo, *, uid: bool) -> Iterable[tuple[str, str]]:
     yield "X-Remote-User", user.name
+    if uid and user.uid:
+        yield "X-Remote-Uid", user.uid
     for group in user.groups:
         yield "X-Remote-Group", group
     for key, values in user.extra.items():
@@ -43,9 +45,11 @@ def user_headers(user: UserInfo) -> Iterable[tuple[str, str]]:
 
 
 def outgoing_request(
-    request: HttpRequest, user: UserInfo, target: CallTarget, upgrade: bool
+    request: HttpRequest, user: UserInfo, target: CallTarget, upgrade: bool, *, uid: bool = False
 ) -> bytes:
-    """Forwards the path as it was parsed and authorized here, not as the client encoded it."""
+    """Forwards the path as it was parsed and authorized here, not as the client encoded it. `uid`:
+    the server also learns the UID of the user.
+    """
     host = join_host_port(target.host, target.port)
     _, mark, query = request.target.partition(b"?")
     wanted = escape_path(request.path).encode() + mark + query
@@ -63,7 +67,7 @@ def outgoing_request(
         ("X-Forwarded-Host", host),
         ("X-Forwarded-Proto", "https"),
         ("X-Forwarded-Uri", request.path),
-        *user_headers(user),
+        *user_headers(user, uid=uid),
     ]
     if upgrade:
         headers += [("Connection", "Upgrade"), ("Upgrade", request.header(b"upgrade"))]
@@ -79,10 +83,15 @@ def is_discovery(path: str) -> bool:
 
 
 async def forward_to_api_service(
-    request: HttpRequest, user: UserInfo, target: CallTarget, pool: ConnectionPool
+    request: HttpRequest,
+    user: UserInfo,
+    target: CallTarget,
+    pool: ConnectionPool,
+    *,
+    uid: bool = False,
 ) -> Answer:
     upgrade = passing.wants_upgrade(request) and bool(request.header(b"upgrade"))
-    raw = outgoing_request(request, user, target, upgrade)
+    raw = outgoing_request(request, user, target, upgrade, uid=uid)
     head_only = request.method == "HEAD"
     repeatable = request.method in _REPEATABLE and not upgrade
     within = asyncio.timeout(_DISCOVERY_SECONDS if is_discovery(request.path) else None)

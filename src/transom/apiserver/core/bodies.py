@@ -19,7 +19,7 @@ from transom.machinery import codec, errors, managedfields
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
-from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.behaviour import has_behaviour, honours_field_validation
 
 if TYPE_CHECKING:
     from transom.machinery import apply
@@ -95,7 +95,9 @@ def decode_body(
 
 
 def field_validation(res: Resource, options: Object) -> str:
-    """`fieldValidation` of a request, or the default of the release."""
+    """`fieldValidation` of a request, or the default of the release. Some releases ignore it."""
+    if not honours_field_validation(res.release):
+        return "Ignore"
     default = "Warn" if has_behaviour(res.release, "FieldValidationWarns") else "Ignore"
     return str(options.get("fieldValidation") or default)
 

@@ -16,7 +16,7 @@ from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse
 from transom.kit.lazy import lazy_import
 from transom.machinery import errors
 from transom.machinery.kinds import Kind
-from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.behaviour import has_behaviour, honours_field_validation
 
 # Imported with the first request, because start-up does not need it.
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class OpenApi:
         self._release = release
         # Answers have their own media types, earlier those that Go finds out from the content.
         self._names_media = has_behaviour(resources.release, "OpenApiMediaTypes")
+        self._field_validation = honours_field_validation(resources.release)
         self._generation: object = None
         self._documents: dict[object, asyncio.Task[discovery.DiscoveryDocument]] = {}
 
@@ -87,10 +88,13 @@ class OpenApi:
     async def _v2(self, request: HttpRequest, offer: str) -> Answer:
         kinds, customs = self._kinds()
         version, types = self._version(), self._resources.types
+        advertised = self._field_validation
         if offer != documents.V2_OFFERS[0]:
             found = await self._document(
                 "v2+protobuf",
-                lambda: documents.v2_protobuf(kinds, customs, version=version, types=types),
+                lambda: documents.v2_protobuf(
+                    kinds, customs, version=version, field_validation=advertised, types=types
+                ),
             )
             media = (
                 documents.V2_PROTOBUF_TYPE.encode()
@@ -99,7 +103,10 @@ class OpenApi:
             )
         else:
             found = await self._document(
-                "v2", lambda: documents.v2_json(kinds, customs, version=version, types=types)
+                "v2",
+                lambda: documents.v2_json(
+                    kinds, customs, version=version, field_validation=advertised, types=types
+                ),
             )
             media = b"application/json" if self._names_media else b"text/plain; charset=utf-8"
         return _answer(
@@ -133,7 +140,13 @@ class OpenApi:
         found = await self._document(
             (group, group_version),
             lambda: documents.v3_json(
-                group, group_version, kinds, customs, version=version, types=types
+                group,
+                group_version,
+                kinds,
+                customs,
+                version=version,
+                field_validation=self._field_validation,
+                types=types,
             ),
         )
         cache = _IMMUTABLE if "hash" in request.query else b"no-cache, private"

@@ -161,6 +161,10 @@ def _resource_slice(_release: Release, obj: dict[str, Any]) -> None:
             mapping.setdefault("allocationMultiplier", "1")
 
 
+def _pod_certificate(_release: Release, obj: dict[str, Any]) -> None:
+    obj["spec"].setdefault("maxExpirationSeconds", 86400)
+
+
 _RULES: dict[tuple[str, str], Rule] = {
     ("", "Namespace"): _namespace,
     ("", "Service"): _service,
@@ -171,6 +175,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("apps", "DaemonSet"): _daemon_set,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,
+    ("certificates.k8s.io", "PodCertificateRequest"): _pod_certificate,
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _priority_level,
     ("networking.k8s.io", "IngressClass"): _ingress_class,
     ("resource.k8s.io", "ResourceClaim"): _resource_claim,

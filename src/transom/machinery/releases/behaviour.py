@@ -462,3 +462,10 @@ _SINCE: Final[dict[Behaviour, Release]] = {
 
 def has_behaviour(release: Release, name: Behaviour) -> bool:
     return release >= TABLES_SINCE and release >= _SINCE[name]
+
+
+def honours_field_validation(release: Release) -> bool:
+    """Whether requests may have `fieldValidation`. The gate is off until 1.25; that clusters of 1.20
+    and older have it is documented as a difference.
+    """
+    return release < TABLES_SINCE or has_behaviour(release, "FieldValidationWarns")

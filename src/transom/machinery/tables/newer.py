@@ -148,6 +148,45 @@ def _flag(*path: str) -> Cell:
     return cell
 
 
+def _taint(field: str) -> Cell:
+    def cell(rule: Object, _now: float) -> str:
+        return str((part_cell(rule, "spec").get("taint") or {}).get(field, ""))
+
+    return cell
+
+
+def _taint_age(rule: Object, now: float) -> str:
+    added = (part_cell(rule, "spec").get("taint") or {}).get("timeAdded")
+    return human_duration(now - timestamp(added)) if added else ""
+
+
+def _migrated_resource(migration: Object, _now: float) -> str:
+    resource = part_cell(migration, "spec").get("resource") or {}
+    return ".".join(filter(None, (resource.get("resource"), resource.get("group"))))
+
+
+def _migration_status(migration: Object, _now: float) -> str:
+    """The last of these conditions that is true."""
+    found = "Unknown"
+    for condition in part_cell(migration, "status").get("conditions") or ():
+        if _is_true(condition) and condition["type"] in ("Running", "Failed", "Succeeded"):
+            found = condition["type"]
+    return found
+
+
+def _pod_certificate_state(request: Object, _now: float) -> str:
+    found = "Pending"
+    for condition in part_cell(request, "status").get("conditions") or ():
+        if condition["type"] in ("Issued", "Denied", "Failed"):
+            found = condition["type"]
+    return found
+
+
+def _user_annotations(request: Object, _now: float) -> str:
+    found = part_cell(request, "spec").get("unverifiedUserAnnotations") or {}
+    return ",".join(f"{key}={found[key]}" for key in sorted(found)) or NONE
+
+
 CELLS: dict[tuple[str, str], Cell] = {
     ("CSIDriver", "StorageCapacity"): _flag("spec", "storageCapacity"),
     ("CSIDriver", "TokenRequests"): _token_requests,
@@ -155,7 +194,12 @@ CELLS: dict[tuple[str, str], Cell] = {
     ("CSIStorageCapacity", "StorageClassName"): _text("storageClassName", missing=""),
     ("CSIStorageCapacity", "Capacity"): _text("capacity"),
     ("CertificateSigningRequest", "RequestedDuration"): _requested_duration,
+    ("ClusterTrustBundle", "SignerName"): _text("spec", "signerName", missing=NONE),
     ("CronJob", "Timezone"): _text("spec", "timeZone", missing=NONE),
+    ("DeviceTaintRule", "Effect"): _taint("effect"),
+    ("DeviceTaintRule", "Key"): _taint("key"),
+    ("DeviceTaintRule", "TimeAdded"): _taint_age,
+    ("DeviceTaintRule", "Value"): _taint("value"),
     ("IPAddress", "ParentRef"): _parent_ref,
     ("Job", "Status"): _job_status,
     ("MutatingAdmissionPolicy", "Mutations"): _count("spec", "mutations"),
@@ -165,12 +209,22 @@ CELLS: dict[tuple[str, str], Cell] = {
     ("PersistentVolume", "VolumeAttributesClass"): _text("spec", "volumeAttributesClassName"),
     ("PersistentVolumeClaim", "VolumeAttributesClass"): _text("spec", "volumeAttributesClassName"),
     ("Pod", "Restarts"): _restarts,
+    ("PodCertificateRequest", "NodeName"): _text("spec", "nodeName", missing=""),
+    ("PodCertificateRequest", "PodName"): _text("spec", "podName", missing=""),
+    ("PodCertificateRequest", "ServiceAccountName"): _text(
+        "spec", "serviceAccountName", missing=""
+    ),
+    ("PodCertificateRequest", "SignerName"): _text("spec", "signerName", missing=""),
+    ("PodCertificateRequest", "State"): _pod_certificate_state,
+    ("PodCertificateRequest", "UnverifiedUserAnnotations"): _user_annotations,
     ("PriorityClass", "PreemptionPolicy"): _text("preemptionPolicy"),
     ("ResourceClaim", "State"): _claim_state,
     ("ResourceSlice", "Node"): _text("spec", "nodeName"),
     ("ResourceSlice", "Driver"): _text("spec", "driver", missing=""),
     ("ResourceSlice", "Pool"): _slice_pool,
     ("ServiceCIDR", "CIDRs"): _cidrs,
+    ("StorageVersionMigration", "Resource"): _migrated_resource,
+    ("StorageVersionMigration", "Status"): _migration_status,
     ("ValidatingAdmissionPolicy", "Validations"): _count("spec", "validations"),
     ("ValidatingAdmissionPolicy", "ParamKind"): _param_kind,
     ("ValidatingAdmissionPolicyBinding", "ParamRef"): _param_ref,

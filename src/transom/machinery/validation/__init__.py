@@ -62,6 +62,7 @@ _MODULES = {
     ),
     "persistentvolume": ("/PersistentVolume",),
     "pod": ("/Pod",),
+    "pod_certificates": ("certificates.k8s.io/PodCertificateRequest",),
     "podsecuritypolicy": ("policy/PodSecurityPolicy",),
     "policy": ("policy/Eviction", "policy/PodDisruptionBudget"),
     "quota": ("/LimitRange", "/ResourceQuota"),
@@ -100,6 +101,7 @@ _MODULES = {
         "storage.k8s.io/VolumeAttachment",
         "storage.k8s.io/VolumeAttributesClass",
     ),
+    "storage_migration": ("storagemigration.k8s.io/StorageVersionMigration",),
     "trust_bundles": ("certificates.k8s.io/ClusterTrustBundle",),
     "workloads": (
         "/PodTemplate",

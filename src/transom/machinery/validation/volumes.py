@@ -22,6 +22,7 @@ from transom.machinery.field import (
     too_long,
 )
 from transom.machinery.quantity import parse_quantity
+from transom.machinery.serviceaccounts import TOKEN_SOURCES
 from transom.machinery.validation.claim import claim_options, validate_claim_spec
 from transom.machinery.validation.common import (
     all_invalid,
@@ -448,8 +449,11 @@ def _check_projected(
     source: Source, path: str, errs: Errors, options: PodOptions = BASE_OPTIONS
 ) -> None:
     check_mode(source.get("defaultMode"), f"{path}.defaultMode", errs)
+    sources = source.get("sources") or ()
+    if sources == TOKEN_SOURCES:
+        return
     taken: set[str] = set()
-    for i, projection in enumerate(source.get("sources") or ()):
+    for i, projection in enumerate(sources):
         where = f"{path}.sources[{i}]"
         for kind in ("secret", "configMap"):
             if (files := projection.get(kind)) is not None:

@@ -171,7 +171,7 @@ class DynamicResources(
                 self._handle.features.release,
                 self._cache.allocated(),
                 self._cache.device_class,
-                sorted(self._cache.slices.list(), key=lambda s: s["metadata"]["name"]),
+                self._cache.tainted_slices(),
             )
         return None
 

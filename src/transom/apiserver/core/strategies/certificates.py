@@ -1,15 +1,20 @@
-"""CertificateSigningRequests: the server sets the requester, and only /approval approves."""
+"""CertificateSigningRequests: the server sets the requester, and only /approval approves.
+PodCertificateRequests: a certificate is issued for a time that begins now.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.strategies.base import StorageRules, Strategy
-from transom.kit.clock import rfc3339
+from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.machinery.field import FieldError, invalid
 from transom.machinery.objects import Object
 
 _DECISIONS = ("Approved", "Denied")
+_SKEW_SECONDS = 300.0
 
 
 def _create(_storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
@@ -85,3 +90,26 @@ def approve_request(_storage: StorageRules, ctx: RequestContext, new: Object, ol
 
 STRATEGY = Strategy(on_create=_create, on_update=_update, on_status=_status)
 BETA_STRATEGY = replace(STRATEGY, on_status=_beta_status)
+
+
+def _issued_now(
+    _storage: StorageRules, ctx: RequestContext, new: Object, old: Object | None, subresource: str
+) -> Sequence[FieldError]:
+    """A certificate that is issued now is valid from about now on."""
+    if old is None or subresource != "status":
+        return ()
+    before, after = old.get("status") or {}, new.get("status") or {}
+    start = after.get("notBefore")
+    if before.get("notBefore") or not start:
+        return ()
+    if abs(parse_rfc3339(start) - ctx.now) < _SKEW_SECONDS:
+        return ()
+    text = "must be set to within 5 minutes of kube-apiserver's current time"
+    return [invalid("status.notBefore", start, text)]
+
+
+POD_CERTIFICATE = Strategy(
+    unconditional_update=False,
+    status_keeps=("labels", "annotations", "ownerReferences", "finalizers"),
+    find_errors=_issued_now,
+)

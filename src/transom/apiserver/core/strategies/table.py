@@ -208,6 +208,7 @@ _OF_LATER_RELEASES: dict[str, Strategy] = {
     "certificates.k8s.io/ClusterTrustBundle": Strategy(
         has_status=False, unconditional_update=False
     ),
+    "certificates.k8s.io/PodCertificateRequest": certificates.POD_CERTIFICATE,
     "networking.k8s.io/IPAddress": Strategy(has_status=False),
     "networking.k8s.io/ServiceCIDR": Strategy(status_keeps=_RESET),
     "resource.k8s.io/DeviceClass": Strategy(has_status=False, generation=("spec",)),
@@ -216,6 +217,9 @@ _OF_LATER_RELEASES: dict[str, Strategy] = {
     "resource.k8s.io/ResourceClaimTemplate": devices.CLAIM_TEMPLATE,
     "resource.k8s.io/ResourceSlice": devices.SLICE,
     "storage.k8s.io/VolumeAttributesClass": Strategy(has_status=False),
+    "storagemigration.k8s.io/StorageVersionMigration": Strategy(
+        unconditional_update=False, status_keeps=_RESET
+    ),
 }
 _WORKLOAD = {"generation": _SPEC, "on_create": _template_create, "on_update": _template_update}
 # Beta versions of workloads, whose deletion orphans pods.
