@@ -262,6 +262,29 @@ async def test_custom_resources_own_and_are_owned(play: ContextFactory) -> None:
         assert "ownerReferences" not in (await plane.get(WIDGETS, NS, "v"))["metadata"]
 
 
+async def test_only_the_metadata_of_custom_objects_is_kept(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Object] = []
+    original = DependencyGraph.seen
+
+    def record(self: DependencyGraph, *args: Any) -> Iterator[None]:
+        seen.append(args[-1])
+        return original(self, *args)
+
+    monkeypatch.setattr(DependencyGraph, "seen", record)
+    async with play("garbagecollector") as plane:
+        await plane.client.create(CUSTOM_RESOURCE_DEFINITIONS, "", widget_definition())
+        await plane.settle(8)
+        large = {"metadata": {"name": "w"}, "spec": {"items": [{}] * 1000}}
+        await plane.client.create(
+            WIDGETS, NS, {"apiVersion": "example.org/v1", "kind": "Widget", **large}
+        )
+        await plane.settle()
+        (kept,) = (obj for obj in seen if obj["metadata"]["name"] == "w")
+        assert set(kept) == {"apiVersion", "kind", "metadata"}
+
+
 def test_every_name_of_an_owner_gets_its_turn() -> None:
     checked: list[GraphNode] = []
     later: list[GraphNode] = []
