@@ -288,6 +288,24 @@ async def test_objects_are_prepared_before_handlers_get_them(play: ContextFactor
         await stopped(task)
 
 
+async def test_only_what_the_transform_returns_is_kept(play: ContextFactory) -> None:
+    async with play() as world:
+        client = world.client()
+        await client.create(CONFIG_MAPS, "default", config_map("old", k="v"))
+        informer, diary, task = await running(
+            world.client(), transform=lambda obj: {"metadata": obj["metadata"]}
+        )
+        await client.create(CONFIG_MAPS, "default", config_map("new", k="v"))
+        await until(lambda: len(diary.lines) == 2)
+        assert [set(obj) for obj in informer.list()] == [{"metadata"}, {"metadata"}]
+        deleted: list[Object] = []
+        informer.add_handler(delete=deleted.append)
+        await client.delete(CONFIG_MAPS, "default", "old")
+        await until(lambda: bool(deleted))
+        assert set(deleted[0]) == {"metadata"}
+        await stopped(task)
+
+
 @pytest.mark.parametrize("resource", [CONFIG_MAPS, INGRESSES], ids=str)
 async def test_large_objects_are_decoded_beside_the_loop_and_in_order(
     play: ContextFactory, resource: GroupVersionResource, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +19,12 @@ from transom.client.resources import (
     SECRETS,
     GroupVersionResource,
 )
-from transom.controllers.garbagecollector.graph import DependencyGraph, GraphNode, OwnerIdentity
+from transom.controllers.garbagecollector.graph import (
+    DependencyGraph,
+    GraphChanges,
+    GraphNode,
+    OwnerIdentity,
+)
 from transom.machinery.objects import Object
 
 from .conftest import Plane
@@ -256,19 +262,89 @@ async def test_custom_resources_own_and_are_owned(play: ContextFactory) -> None:
         assert "ownerReferences" not in (await plane.get(WIDGETS, NS, "v"))["metadata"]
 
 
+async def test_only_the_metadata_of_custom_objects_is_kept(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Object] = []
+    original = DependencyGraph.seen
+
+    def record(self: DependencyGraph, *args: Any) -> Iterator[None]:
+        seen.append(args[-1])
+        return original(self, *args)
+
+    monkeypatch.setattr(DependencyGraph, "seen", record)
+    async with play("garbagecollector") as plane:
+        await plane.client.create(CUSTOM_RESOURCE_DEFINITIONS, "", widget_definition())
+        await plane.settle(8)
+        large = {"metadata": {"name": "w"}, "spec": {"items": [{}] * 1000}}
+        await plane.client.create(
+            WIDGETS, NS, {"apiVersion": "example.org/v1", "kind": "Widget", **large}
+        )
+        await plane.settle()
+        (kept,) = (obj for obj in seen if obj["metadata"]["name"] == "w")
+        assert set(kept) == {"apiVersion", "kind", "metadata"}
+
+
 def test_every_name_of_an_owner_gets_its_turn() -> None:
     checked: list[GraphNode] = []
     later: list[GraphNode] = []
     graph = DependencyGraph(checked.append, later.append, checked.append, lambda node, owner: None)
+    changes = GraphChanges()
     for name, kind in (("one", "ConfigMap"), ("two", "Secret")):
         ref = {"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u"}
         meta = {"name": name, "namespace": NS, "uid": name, "ownerReferences": [ref]}
-        graph.seen("v1", "ConfigMap", None, {"metadata": meta})
+        changes.apply(graph.seen("v1", "ConfigMap", None, {"metadata": meta}))
     owner = graph.get("u")
     assert owner is not None and owner.virtual and owner.identity.kind == "ConfigMap"
-    graph.absent_on_server(owner.identity)
+    changes.apply(graph.absent_on_server(owner.identity))
     assert [node.identity.kind for node in later] == ["Secret"]
     assert [node.identity.name for node in checked] == ["o", "two", "one"]
-    graph.absent_on_server(OwnerIdentity("Secret", "v1", NS, "o", "u"))
+    changes.apply(graph.absent_on_server(OwnerIdentity("Secret", "v1", NS, "o", "u")))
     other = graph.get("u")
     assert other is not None and other.identity.kind == "ConfigMap"
+
+
+def test_an_object_with_thousands_of_owners_changes_the_graph_in_steps() -> None:
+    checked: list[GraphNode] = []
+    graph = DependencyGraph(
+        checked.append, checked.append, checked.append, lambda node, owner: None
+    )
+    refs = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": f"n{i}", "uid": f"u{i}"}
+        for i in range(25_000)
+    ]
+    meta = {"name": "owned", "namespace": NS, "uid": "owned", "ownerReferences": refs}
+    identity = OwnerIdentity("ConfigMap", "v1", NS, "owned", "owned")
+    for change in (
+        graph.seen("v1", "ConfigMap", None, {"metadata": meta}),
+        graph.seen("v1", "ConfigMap", None, {"metadata": {**meta, "ownerReferences": refs[:9]}}),
+        graph.seen("v1", "ConfigMap", None, {"metadata": meta}),
+        graph.gone(identity),
+    ):
+        known = len(graph)
+        for _ in change:
+            assert len(graph) - known <= 1000
+            known = len(graph)
+    assert len(graph) == 25_000  # the virtual owners, which the server is asked about
+    owner = graph.get("u24999")
+    assert owner is not None and not owner.dependents
+
+
+async def test_changes_of_the_graph_are_applied_in_their_order() -> None:
+    applied: list[str] = []
+
+    def change(name: str, steps: int) -> Iterator[None]:
+        for _ in range(steps):
+            yield
+        applied.append(name)
+
+    changes = GraphChanges()
+    changes.apply(change("small", 0))
+    assert applied == ["small"]
+    changes.apply(change("large", 3))
+    changes.apply(change("next", 0))
+    assert applied == ["small"]
+    task = asyncio.create_task(changes.run())
+    await changes.drained()
+    assert applied == ["small", "large", "next"]
+    task.cancel()

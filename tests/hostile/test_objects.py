@@ -185,7 +185,7 @@ def test_thousands_of_owners(victim: Victim, attack: Attack, rounds: int) -> Non
             "name": f"x{i}",
             "uid": f"{i:08}-0000-0000-0000-000000000000",
         }
-        for i in range(8000)
+        for i in range(25_000)
     ]
     with attack(
         rss=100 * MIB + rounds * 20 * MIB

@@ -1,5 +1,7 @@
+import errno
 import json
 import logging
+import os
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -135,3 +137,30 @@ def test_a_terminal_gets_lines_and_colours_and_nothing_else() -> None:
         escape_terminal("\x1b[2J\x1b]0;title\x07\r\x9b1A\u202e")
         == r"\x1b[2J\x1b]0;title\a\r\u009b1A\u202e"
     )
+
+
+def test_lines_are_dropped_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log"
+    logs.set_up_logging(path=path)
+    room = 50
+    write = os.write
+
+    def limited(descriptor: int, data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr(logs.os, "write", limited)
+    log = logging.getLogger("transom.test")
+    log.warning("a line that is cut because there is no more room on the disk")
+    log.warning("dropped")
+    room = 1000
+    log.warning("written again")
+    first, second = path.read_text().splitlines()
+    assert len(first) == 50 and second.endswith("written again")
+    assert capsys.readouterr().err == ""

@@ -33,6 +33,7 @@ from transom.http.pool import ConnectionPool
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
 from transom.kit.prometheus import Family
+from transom.kit.workers import WorkRunner
 from transom.machinery.apiserver_config import ConfigurationError
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
@@ -67,13 +68,14 @@ class Security:
         audiences: Sequence[str],
         features: FeatureSet,
         access: AccessOptions,
+        workers: WorkRunner,
     ) -> None:
         """`tokens` are static ones; without `audiences`, the issuer is the only audience. Raises
         ConfigurationError.
         """
         own = audiences or (issuer,)
         self._clock, self._features, self._access = clock, features, access
-        self._pool = ConnectionPool()
+        self._pool, self._workers = ConnectionPool(), workers
         self.keys = TokenKeys(service_account_key, service_account_keys)
         self.issuer = TokenIssuer(self.keys, issuer)
         self.legacy_tokens = LegacyTokenTracker(clock, features)
@@ -149,13 +151,14 @@ class Security:
 
     def _use_authentication(self, config: AuthenticationConfig) -> None:
         own = self.tokens.audiences
-        made = jwt.make_jwt_authenticators(
+        issuers = jwt.JwtAuthenticator(
             config.jwt,
             self._clock,
             self._pool,
+            self._workers,
             credential_ids=self._has_credential_ids(),
         )
-        self.tokens.configure([*self._fixed_tokens, *(for_any(own, one) for one in made)])
+        self.tokens.configure([*self._fixed_tokens, for_any(own, issuers)])
         anonymous = config.anonymous
         if anonymous is None:
             self.authenticate.anonymous = self._default_anonymous
@@ -185,7 +188,9 @@ class Security:
                 made.append(self._local[one.type])
             else:
                 made.append(
-                    webhook.WebhookAuthorizer(one.name, one.webhook, self._clock, self._pool)
+                    webhook.WebhookAuthorizer(
+                        one.name, one.webhook, self._clock, self._pool, self._workers
+                    )
                 )
         self.authorize.configure(made, [one.type for one in config])
 

@@ -164,6 +164,7 @@ class ApiServer:
             options.api_audiences,
             features,
             options.access,
+            workers,
         )
 
         # Calls to other servers. This machine has no route to pod addresses, so services are

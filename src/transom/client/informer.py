@@ -83,8 +83,11 @@ class Informer:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        transform: Callable[[Object], Object] | None = None,
     ) -> None:
+        """`transform` returns what to keep of each object."""
         self.resource = resource
+        self._transform = transform
         self.store = Indexer()
         self._client = client
         self._clock = clock
@@ -220,7 +223,7 @@ class Informer:
         for count, (key, obj) in enumerate(fresh.items()):
             if self._preparations:
                 await self._prepare(obj)
-            self._put(key, obj)
+            self._put(key, self._kept(obj))
             if count % _TURN == _TURN - 1 or count in large or time.perf_counter() - began > _LONG:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
@@ -292,10 +295,10 @@ class Informer:
             if kind in (ADDED, MODIFIED):
                 if self._preparations:
                     await self._prepare(obj)
-                self._put(object_key(obj), obj)
+                self._put(object_key(obj), self._kept(obj))
             elif kind == DELETED:
                 if self.store.remove(object_key(obj)) is not None:
-                    self._notify_delete(obj)
+                    self._notify_delete(self._kept(obj))
             elif kind != BOOKMARK:
                 log.warning("%s: a watch event of the unknown type %s", self.resource, kind)
                 continue
@@ -309,6 +312,9 @@ class Informer:
                     await pending
             except Exception:
                 log.exception("%s: a preparation failed on %s", self.resource, object_key(obj))
+
+    def _kept(self, obj: Object) -> Object:
+        return obj if self._transform is None else self._transform(obj)
 
     def _put(self, key: str, obj: Object) -> None:
         old = self.store.put(key, obj)

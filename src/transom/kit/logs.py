@@ -85,8 +85,35 @@ def _open_private(path: str, flags: int) -> int:
 
 
 class _FileHandler(logging.FileHandler):
+    """Drops lines while the disk is full, without a traceback on standard error. The next line that
+    can be written starts on its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, delay=False)
+        self._incomplete = False  # the last line of the file has no end
+
     def _open(self) -> IO[str]:  # type: ignore[override]
         return open(self.baseFilename, self.mode, encoding="utf-8", opener=_open_private)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is None:  # closed
+            return
+        try:
+            line = self.format(record)
+        except Exception:
+            self.handleError(record)
+            return
+        start = "\n" if self._incomplete else ""
+        data = f"{start}{line}\n".encode(errors="backslashreplace")
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self.stream.fileno(), data[written:])
+        except OSError:
+            if not written:
+                return
+        self._incomplete = data[written - 1 : written] != b"\n"
 
 
 def set_up_logging(
@@ -95,9 +122,7 @@ def set_up_logging(
     """Send everything under the root logger to one handler, replacing existing handlers. Returns
     the handler.
     """
-    handler: logging.Handler = (
-        logging.StreamHandler() if path is None else _FileHandler(path, delay=False)
-    )
+    handler: logging.Handler = logging.StreamHandler() if path is None else _FileHandler(path)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     for old in root.handlers[:]:

@@ -1,4 +1,4 @@
-"""Stored objects: when a write counts as durable."""
+"""Stored objects: when a write counts as durable, and how many are kept decoded."""
 
 from __future__ import annotations
 
@@ -47,3 +47,23 @@ async def test_writes_that_are_done_are_forgotten() -> None:
         obj = {"metadata": {"name": name, "namespace": "default"}}
         await objects.put(RES, RES.key("default", name), obj, 0, None)
     assert len(objects._writes) <= 257
+
+
+async def test_few_large_objects_are_kept_decoded() -> None:
+    """A decoded object may take 25 times as much memory as its bytes."""
+    objects = ObjectStore(MemoryStore(VirtualClock()), InlineWorkers())
+    await objects.store.start()
+    names = [f"large-{number}" for number in range(20)]
+    for name in names:
+        obj = {"metadata": {"name": name, "namespace": "default"}, "data": {"k": "v" * 1_000_000}}
+        await objects.put(RES, RES.key("default", name), obj, 0, None)
+
+    def decoded() -> list[str]:
+        records = [objects.get(RES, "default", name) for name in names]
+        pairs = zip(names, records, strict=True)
+        return [name for name, r in pairs if r.cache is not None and r.cache.obj is not None]
+
+    assert decoded() == names[-8:]  # 8 MiB of bytes
+    for name in names[:10]:
+        assert objects.decode(RES, objects.get(RES, "default", name))["metadata"]["name"] == name
+    assert decoded() == names[2:10]

@@ -18,7 +18,7 @@ from tests.apiserver.security.support import run
 
 from transom.apiserver.core.access_options import AccessOptions
 from transom.kit.clock import RealClock
-from transom.kit.jws import base64url_encode
+from transom.kit.jws import SignedToken, base64url_encode
 from transom.machinery.apiserver_config import ConfigurationError
 
 CA = new_ca()
@@ -329,3 +329,48 @@ async def test_a_configuration_needs_its_release(tmp_path: Path) -> None:
             with pytest.raises(ConfigurationError, match=text):
                 async with run(release=release, access=access):
                     raise AssertionError("the server started")
+
+
+async def test_a_token_is_parsed_once_for_all_issuers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = SigningKey("one")
+    async with TokenIssuerServer(CA, key).serving() as issuer:
+        assert isinstance(issuer, TokenIssuerServer)
+        config = configuration(issuer)
+        (own,) = config["jwt"]
+        config["jwt"] = [
+            *({**own, "issuer": {**own["issuer"], "url": f"{issuer.url}/{i}"}} for i in range(63)),
+            own,
+        ]
+        async with server(tmp_path / "c.yaml", config) as api:
+            assert (await identity(api, key.sign(claims(issuer))))[0] == 201
+            parsed: list[str] = []
+            parse = SignedToken.parse
+            monkeypatch.setattr(
+                SignedToken, "parse", lambda text: parsed.append(text) or parse(text)
+            )
+            assert (await identity(api, key.sign(claims(issuer))))[0] == 201
+            own_parsing = len(parsed)  # of service accounts and of the issuers
+            assert own_parsing <= 4
+            token = key.sign({**claims(issuer), "iss": "https://other.example"})
+            assert (await identity(api, token))[0] == 401
+
+
+async def test_expressions_that_cost_much_are_evaluated_in_a_worker(tmp_path: Path) -> None:
+    """The event loop's budget in tests is 100 ms; this expression costs the limit of Kubernetes."""
+    key = SigningKey("one")
+    async with TokenIssuerServer(CA, key).serving() as issuer:
+        assert isinstance(issuer, TokenIssuerServer)
+        rule = "user.groups.all(g, user.groups.exists(h, g == h))"
+        config = configuration(
+            issuer, userValidationRules=[{"expression": rule, "message": "never shown"}]
+        )
+        async with server(tmp_path / "c.yaml", config) as api:
+            assert (await identity(api, key.sign(claims(issuer))))[0] == 201
+            many = key.sign(claims(issuer, groups=[f"g{i}" for i in range(5000)]))
+            assert "actual cost limit exceeded" in await error_of(api, many)
+            some = key.sign(claims(issuer, groups=[f"g{i}" for i in range(150)]))
+            status, review = await identity(api, some)
+            assert status == 201
+            assert len(review["status"]["userInfo"]["groups"]) == 151

@@ -6,8 +6,9 @@ import base64
 import gc
 import json
 import tracemalloc
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
@@ -18,9 +19,11 @@ from tests.apiserver.security.support import DEFAULT, as_user, run
 from transom.apiserver.core.access_options import AccessOptions
 from transom.http.messages import PeerCertificate
 from transom.kit.clock import RealClock
+from transom.kit.workers import WorkerThread
 from transom.machinery.apiserver_config import ConfigurationError
 from transom.machinery.authorization_config import modes_configuration
 
+T = TypeVar("T")
 CA = new_ca()
 JANE = PeerCertificate("jane", ["devs"])
 PODS = f"{DEFAULT}/pods"
@@ -81,6 +84,18 @@ def serve(folder: Path, config: dict[str, Any], **options: Any) -> Any:
     file.write_text(yaml.safe_dump(config))
     access = AccessOptions(authorization_file=str(file))
     return run(release="1.36", clock=RealClock(), access=access, **options)
+
+
+class CountingWorkers(WorkerThread):
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[Hashable] = []
+
+    async def run(
+        self, work: Callable[[], T], *, group: Hashable = None, seconds: float | None = None
+    ) -> T:
+        self.groups.append(group)
+        return await super().run(work, group=group, seconds=seconds)
 
 
 async def pods_as_jane(api: Api) -> tuple[int, Any]:
@@ -215,6 +230,39 @@ async def test_match_conditions(tmp_path: Path) -> None:
             assert (await api.call("GET", "/api/v1/nodes", peer=JANE))[0] == 403
             assert (await api.call("GET", "/healthz", peer=JANE))[0] == 200  # allowed by RBAC
             assert len(webhook.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("request.groups.all(g, request.groups.exists(h, g == h))", "actual cost limit exceeded"),
+        ("request.groups.exists(g, g == 'group-19999')", ""),
+    ],
+)
+async def test_conditions_that_cost_much_are_evaluated_in_a_worker(
+    tmp_path: Path, condition: str, expected: str
+) -> None:
+    """The event loop's budget in tests is 100 ms; each of these conditions takes longer."""
+    async with LoopbackServer(jane_may_read_pods, CA).serving() as webhook:
+        config = configuration(
+            tmp_path,
+            webhook,
+            matchConditionSubjectAccessReviewVersion="v1",
+            matchConditions=[{"expression": condition}],
+        )
+        workers = CountingWorkers()
+        async with serve(tmp_path, config, workers=workers) as api:
+            attributes = {"verb": "list", "resource": "pods", "namespace": "default"}
+            spec = {"resourceAttributes": attributes, "user": "jane", "groups": ["devs"]}
+            review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+            path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            await api.ok("POST", path, {**review, "spec": spec})
+            assert workers.groups.count("jane") == 0
+            spec["groups"] = [f"group-{i}" for i in range(20_000)]
+            answer = await api.ok("POST", path, {**review, "spec": spec})
+            assert workers.groups.count("jane") == 1
+            assert expected in answer["status"].get("evaluationError", "")
+            assert answer["status"]["allowed"] is (not expected)
 
 
 async def test_reload_keeps_the_types_of_the_start(tmp_path: Path) -> None:

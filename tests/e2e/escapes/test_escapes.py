@@ -147,6 +147,70 @@ def _tried(found: Object) -> bool:
     )
 
 
+def test_pods_with_the_published_attacks_on_runc(ns: Space, tmp_path: Path) -> None:
+    """CVE-2024-21626 (a descriptor as working directory), CVE-2021-30465 (a mount point in a volume
+    is exchanged for a link) and CVE-2025-31133 (the null device is a link), as pods that anyone may
+    create.
+    """
+    core_pattern = Path("/proc/sys/kernel/core_pattern")
+    before = core_pattern.read_bytes()
+    outside, secret = tmp_path / "outside", tmp_path / "secret"
+    outside.mkdir()
+    secret.write_text("of the machine")
+    look = "; ".join(f"cat {'../' * depth}.{secret}" for depth in range(8)) + "; sleep 0.1"
+    volume, inner = {"name": "v", "emptyDir": {}}, {"name": "inner", "emptyDir": {}}
+    data = {"name": "v", "mountPath": "/v"}
+    attacks = [
+        pod(
+            f"directory-{number}",
+            [container("victim", look) | {"workingDir": f"/proc/self/fd/{number}"}],
+            [],
+            restart="Always",
+        )
+        for number in (7, 8, 9)
+    ]
+    attacks += [
+        pod(
+            f"mount-{number}",
+            [
+                container("swap", swap(str(outside)), data),
+                container("victim", "ls /v/d; sleep 0.1", data, nested),
+            ],
+            [volume, inner],
+            restart="Always",
+        )
+        for number, nested in enumerate([{"name": "inner", "mountPath": "/v/d/made/here"}] * 3)
+    ]
+    relink = f"while true; do rm -f /v/null; ln -s {core_pattern} /v/null; done 2>/dev/null"
+    write = "echo '|/evil' > /dev/null; echo '|/evil' > /proc/kcore; cat /proc/kcore; sleep 0.1"
+    attacks.append(
+        pod(
+            "null",
+            [
+                container("swap", relink, data),
+                container("victim", write, {"name": "v", "mountPath": "/dev"}),
+            ],
+            [volume],
+            restart="Always",
+        )
+    )
+    ns.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": attacks}))
+    for attack in attacks:
+        name = attack["metadata"]["name"]
+        found = ns.until(_tried, "pod", name)
+        rows = {row["name"]: row for row in found["status"]["containerStatuses"]}
+        if name.startswith("directory"):
+            assert "possible container breakout detected" in json.dumps(rows["victim"])
+        else:
+            assert rows["swap"]["ready"]
+        for previous in ((), ("--previous",)):
+            printed = ns.done("logs", name, "-c", "victim", *previous).stdout
+            assert "of the machine" not in printed and core_pattern.name not in printed, printed
+    assert list(outside.iterdir()) == []
+    assert core_pattern.read_bytes() == before
+    ns("delete", "pods", "--all", "--wait=false")
+
+
 def test_logs_of_a_pod_that_has_the_log_directory(ns: Space) -> None:
     script = (
         "echo mine; cd /logs/pods/*_web_*/c; while ! test -s 0.log; do sleep 0.05; done; mv "

@@ -35,6 +35,7 @@ from transom.apiserver.webhooks.versioned_object import (
 )
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, errors
+from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
 from transom.machinery.typed import Unmanageable
@@ -151,7 +152,7 @@ class MutatingAdmissionPolicy(MutatingPlugin):
         ):
             state.changed()  # by a plugin of the second round
         problems: list[_PolicyError] = []
-        brief = conditions.BriefBudget()
+        brief = BriefBudget()
         for one in applied:
             found = await self._apply(one, attributes, rounds, brief)
             if found is not None:
@@ -165,7 +166,7 @@ class MutatingAdmissionPolicy(MutatingPlugin):
         one: _Applied,
         attributes: Attributes,
         rounds: ReinvocationState,
-        brief: conditions.BriefBudget,
+        brief: BriefBudget,
     ) -> _PolicyError | None:
         state = rounds.of_plugin(self.name)
         compiled = await self._source.compiled(one.hook, attributes)
@@ -191,7 +192,7 @@ class MutatingAdmissionPolicy(MutatingPlugin):
         compiled: policies.CompiledMutatingPolicy,
         one: _Applied,
         attributes: Attributes,
-        brief: conditions.BriefBudget,
+        brief: BriefBudget,
     ) -> tuple[_PolicyError | None, bool]:
         """Applies the mutations of a policy, in order. Returns the first problem, and whether the
         object changed.
@@ -242,13 +243,13 @@ class MutatingAdmissionPolicy(MutatingPlugin):
     async def _compute(
         self,
         attributes: Attributes,
-        brief: conditions.BriefBudget,
-        work: Callable[[conditions.BriefBudget | None], T],
+        brief: BriefBudget,
+        work: Callable[[BriefBudget | None], T],
     ) -> T:
         """On the event loop if it takes a few milliseconds, otherwise in a worker thread."""
         try:
             return work(brief)
-        except conditions.BriefBudgetSpentError:
+        except BriefBudgetSpentError:
             return await compute_in_worker(
                 self._source.objects.workers, attributes.ctx, lambda: work(None)
             )

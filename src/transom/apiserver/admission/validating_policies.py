@@ -25,6 +25,7 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.webhooks.versioned_object import VersionedObject, seen_by
 from transom.kit.lazy import lazy_import
 from transom.machinery.cel.access import Authorize
+from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.errors import ApiError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class _Evaluation:
     def __init__(self, attributes: Attributes, authorize: Authorize) -> None:
         self.attributes = attributes
         self.authorize = authorize
-        self.brief = conditions.BriefBudget()
+        self.brief = BriefBudget()
         self.denials: list[_Denial] = []
         self.shown: dict[Resource, VersionedObject] = {}
 
@@ -165,7 +166,7 @@ class ValidatingAdmissionPolicy(ValidatingPlugin):
         """On the event loop if it takes a few milliseconds, otherwise in a worker thread."""
         try:
             return compiled.validate(given, state.brief)
-        except conditions.BriefBudgetSpentError:
+        except BriefBudgetSpentError:
             return await compute_in_worker(
                 self._source.objects.workers,
                 state.attributes.ctx,

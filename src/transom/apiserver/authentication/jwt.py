@@ -5,7 +5,7 @@ maps its claims to a user, by an AuthenticationConfiguration or the flags --oidc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from transom.apiserver.authentication.bearer import BadToken
@@ -18,11 +18,13 @@ from transom.kit.cel.errors import CelError
 from transom.kit.cel.values import is_list
 from transom.kit.clock import Clock, rfc3339
 from transom.kit.jws import BadSignature, SignedToken
+from transom.kit.workers import WorkRejected, WorkRunner, WorkTimeout
 from transom.machinery.authentication_config import (
     ClaimMapping,
     JwtConfig,
     ValidationRule,
 )
+from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.cel.identity import IdentityExpression
 from transom.machinery.rbac import go_strings
 from transom.machinery.serviceaccounts import CREDENTIAL_ID
@@ -31,27 +33,57 @@ log = logging.getLogger("transom.apiserver")
 
 _GOOGLE: Final = "accounts.google.com"
 _NOT_BEFORE_LEEWAY: Final = 300.0
+_EXPRESSION_SECONDS: Final = 2.0  # CPU time of all expressions for one token
 _CLAIM_RULES = "oidc: error evaluating claim validation expression"
 _USER_RULES = "oidc: error evaluating user info validation rule"
 
 
 class JwtAuthenticator:
-    """Authenticates the tokens of one issuer; None for tokens of others. Raises BadToken, and
-    AnswerNeeded for keys that are not known yet.
+    """Authenticates the tokens of the configured issuers; None for tokens of others. Raises
+    BadToken, and AnswerNeeded.
     """
 
     def __init__(
-        self, config: JwtConfig, clock: Clock, pool: ConnectionPool, *, credential_ids: bool
+        self,
+        configs: tuple[JwtConfig, ...],
+        clock: Clock,
+        pool: ConnectionPool,
+        workers: WorkRunner,
+        *,
+        credential_ids: bool,
+    ) -> None:
+        self._issuers = {
+            config.issuer: JwtIssuer(config, clock, pool, workers, credential_ids=credential_ids)
+            for config in configs
+        }
+
+    def __call__(self, text: str) -> UserInfo | None:
+        token = SignedToken.parse(text) if self._issuers else None
+        issuer = self._issuers.get(_issuer(token.claims)) if token is not None else None
+        return None if token is None or issuer is None else issuer.authenticate(token)
+
+
+class JwtIssuer:
+    """Authenticates the tokens of one issuer. Raises BadToken, and AnswerNeeded for keys that are
+    not known yet and for expressions that must be evaluated in a worker.
+    """
+
+    def __init__(
+        self,
+        config: JwtConfig,
+        clock: Clock,
+        pool: ConnectionPool,
+        workers: WorkRunner,
+        *,
+        credential_ids: bool,
     ) -> None:
         self._config = config
+        self._workers = workers
         self._clock = clock
         self._credential_ids = credential_ids
         self.keys = KeySet(config.issuer, config.discovery_url, config.ca, clock, pool)
 
-    def __call__(self, text: str) -> UserInfo | None:
-        token = SignedToken.parse(text)
-        if token is None or _issuer(token.claims) != self._config.issuer:
-            return None
+    def authenticate(self, token: SignedToken) -> UserInfo:
         if not self.keys.initialized:
             self._need_keys()
             raise BadToken("oidc: authenticator not initialized")
@@ -59,7 +91,27 @@ class JwtAuthenticator:
             self._verify(token)
         except ValueError as problem:
             raise BadToken(f"oidc: verify token: {problem}") from None
-        return self._user(token.claims)
+        try:
+            return self._user(token.claims, BriefBudget())
+        except BriefBudgetSpentError:
+            key = (self, token.signed)
+        found: UserInfo | BadToken | None = find_answer(key)
+        if found is None:
+            raise AnswerNeeded(key, lambda: self._user_in_worker(token.claims))
+        if isinstance(found, BadToken):
+            raise found
+        return found
+
+    async def _user_in_worker(self, claims: Mapping[str, Any]) -> UserInfo | BadToken:
+        issuer = self._config.issuer
+        try:
+            return await self._workers.run(
+                lambda: self._user(claims, None), group=issuer, seconds=_EXPRESSION_SECONDS
+            )
+        except BadToken as problem:
+            return problem
+        except (WorkTimeout, WorkRejected) as problem:
+            return BadToken(f"oidc: the expressions of {issuer} cannot be evaluated: {problem}")
 
     def _need_keys(self) -> None:
         """Raises AnswerNeeded unless this request already fetched the keys."""
@@ -103,12 +155,12 @@ class JwtAuthenticator:
             return True
         return False
 
-    def _user(self, claims: Mapping[str, Any]) -> UserInfo:
+    def _user(self, claims: Mapping[str, Any], brief: BriefBudget | None) -> UserInfo:
         config = self._config
-        name = _username(config.username, claims)
-        groups = _groups(config.groups, claims)
-        uid = _uid(config.uid, claims)
-        extra = self._extra(claims)
+        name = _username(config.username, claims, brief)
+        groups = _groups(config.groups, claims, brief)
+        uid = _uid(config.uid, claims, brief)
+        extra = self._extra(claims, brief)
         for claim, wanted in config.required_claims.items():
             if claim not in claims:
                 raise BadToken(f"oidc: required claim {claim} not present in ID token")
@@ -118,19 +170,21 @@ class JwtAuthenticator:
                     f"oidc: required claim {claim} value does not match. Got = {value}, want = "
                     f"{wanted}"
                 )
-        _check_rules(config.claim_rules, dict(claims), _CLAIM_RULES)
+        _check_rules(config.claim_rules, dict(claims), _CLAIM_RULES, brief)
         user = UserInfo(name, tuple(groups), uid, extra)
         shown = {"username": name, "uid": uid, "groups": groups, "extra": extra}
-        _check_rules(config.user_rules, shown, _USER_RULES)
+        _check_rules(config.user_rules, shown, _USER_RULES, brief)
         return UserInfo(user.name, with_authenticated(user.groups), uid, extra)
 
-    def _extra(self, claims: Mapping[str, Any]) -> dict[str, list[str]]:
+    def _extra(self, claims: Mapping[str, Any], brief: BriefBudget | None) -> dict[str, list[str]]:
         extra: dict[str, list[str]] = {}
         token_id = claims.get("jti")
         if self._credential_ids and isinstance(token_id, str) and token_id:
             extra[CREDENTIAL_ID] = [f"JTI={token_id}"]
         for key, expression in self._config.extra:
-            values = _evaluate(expression, dict(claims), "oidc: error evaluating extra claim")
+            values = _evaluate(
+                expression, dict(claims), "oidc: error evaluating extra claim", brief
+            )
             texts = _texts(
                 values, f"oidc: error evaluating extra claim expression: {expression.source}"
             )
@@ -178,10 +232,10 @@ def _text(claims: Mapping[str, Any], claim: str, what: str) -> str:
     return value
 
 
-def _username(mapping: ClaimMapping, claims: Mapping[str, Any]) -> str:
+def _username(mapping: ClaimMapping, claims: Mapping[str, Any], brief: BriefBudget | None) -> str:
     what = "oidc: error evaluating username claim expression"
     if mapping.expression is not None:
-        value = _evaluate(mapping.expression, dict(claims), what)
+        value = _evaluate(mapping.expression, dict(claims), what, brief)
         if not isinstance(value, str):
             raise BadToken(f"{what}: username claim expression must return a string")
         if not value:
@@ -197,7 +251,9 @@ def _username(mapping: ClaimMapping, claims: Mapping[str, Any]) -> str:
     return mapping.prefix + value
 
 
-def _groups(mapping: ClaimMapping, claims: Mapping[str, Any]) -> list[str]:
+def _groups(
+    mapping: ClaimMapping, claims: Mapping[str, Any], brief: BriefBudget | None
+) -> list[str]:
     if mapping.claim and mapping.claim in claims:
         value = claims[mapping.claim]
         if isinstance(value, list) and all(isinstance(one, str) for one in value):
@@ -207,24 +263,26 @@ def _groups(mapping: ClaimMapping, claims: Mapping[str, Any]) -> list[str]:
     if mapping.expression is None:
         return []
     what = "oidc: error evaluating group claim expression"
-    return _texts(_evaluate(mapping.expression, dict(claims), what), what)
+    return _texts(_evaluate(mapping.expression, dict(claims), what, brief), what)
 
 
-def _uid(mapping: ClaimMapping, claims: Mapping[str, Any]) -> str:
+def _uid(mapping: ClaimMapping, claims: Mapping[str, Any], brief: BriefBudget | None) -> str:
     if mapping.claim:
         return _text(claims, mapping.claim, f'oidc: parse uid claim "{mapping.claim}"')
     if mapping.expression is None:
         return ""
     what = "oidc: error evaluating uid claim expression"
-    value = _evaluate(mapping.expression, dict(claims), what)
+    value = _evaluate(mapping.expression, dict(claims), what, brief)
     if not isinstance(value, str):
         raise BadToken(f"{what}: uid claim expression must return a string")
     return value
 
 
-def _evaluate(expression: IdentityExpression, value: Any, what: str) -> Any:
+def _evaluate(
+    expression: IdentityExpression, value: Any, what: str, brief: BriefBudget | None
+) -> Any:
     try:
-        return expression.evaluate(value)
+        return expression.evaluate(value, brief)
     except CelError as problem:
         raise BadToken(
             f"{what}: expression '{expression.source}' resulted in error: {problem}"
@@ -239,17 +297,11 @@ def _texts(value: Any, what: str) -> list[str]:
     return [one for one in values if one]
 
 
-def _check_rules(rules: tuple[ValidationRule, ...], value: Any, what: str) -> None:
+def _check_rules(
+    rules: tuple[ValidationRule, ...], value: Any, what: str, brief: BriefBudget | None
+) -> None:
     for rule in rules:
-        if _evaluate(rule.expression, value, what) is not True:
+        if _evaluate(rule.expression, value, what, brief) is not True:
             raise BadToken(
                 f"{what}: validation expression '{rule.expression.source}' failed: {rule.message}"
             )
-
-
-def make_jwt_authenticators(
-    configs: tuple[JwtConfig, ...], clock: Clock, pool: ConnectionPool, *, credential_ids: bool
-) -> list[Callable[[str], UserInfo | None]]:
-    return [
-        JwtAuthenticator(config, clock, pool, credential_ids=credential_ids) for config in configs
-    ]

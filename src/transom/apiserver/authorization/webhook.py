@@ -28,8 +28,10 @@ from transom.http.pool import ConnectionPool
 from transom.kit.cel.errors import CelError
 from transom.kit.clock import Clock
 from transom.kit.http_message import encode_request
+from transom.kit.workers import WorkRejected, WorkRunner, WorkTimeout
 from transom.machinery.apiserver_config import ConfigurationError
 from transom.machinery.authorization_config import WebhookConfig
+from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
 
@@ -42,6 +44,7 @@ _MOST_BYTES: Final = 1 << 20
 _ATTEMPTS: Final = 5
 _FIRST_WAIT: Final = 0.5
 _WAIT_FACTOR: Final = 1.5
+_CONDITION_SECONDS: Final = 2.0  # CPU time of all conditions for one request
 
 
 class _Failed(Exception):
@@ -59,13 +62,19 @@ class _Cached(NamedTuple):
 
 class WebhookAuthorizer:
     def __init__(
-        self, name: str, config: WebhookConfig, clock: Clock, pool: ConnectionPool
+        self,
+        name: str,
+        config: WebhookConfig,
+        clock: Clock,
+        pool: ConnectionPool,
+        workers: WorkRunner,
     ) -> None:
         """Raises ConfigurationError if the kubeconfig cannot be used."""
         self.name = name
         self._config = config
         self._clock = clock
         self._pool = pool
+        self._workers = workers
         self._known: OrderedDict[bytes, _Cached] = OrderedDict()
         self._rest = _rest_config(config.kubeconfig)
         rest = self._rest
@@ -84,8 +93,7 @@ class WebhookAuthorizer:
                 return NO_OPINION
         except CelError as problem:
             return self._on_error(str(problem))
-        # A digest, because a review may name megabytes of groups.
-        key = hashlib.sha256(orjson.dumps(spec)).digest()
+        key = _digest(spec)
         known = self._known.get(key)
         if known is not None and known.until > self._clock.monotonic():
             self._known.move_to_end(key)
@@ -96,14 +104,39 @@ class WebhookAuthorizer:
         return answer
 
     def _matches(self, spec: Object) -> bool:
-        """Raises CelError with all errors, unless one of the conditions is false."""
+        """Raises CelError, and AnswerNeeded if the conditions must be evaluated in a worker."""
         if not self._config.conditions:
             return True
         request = _cel_request(spec)
+        try:
+            return self._evaluate(request, BriefBudget())
+        except BriefBudgetSpentError:
+            key = (self, "match", _digest(spec))
+        found: bool | CelError | None = find_answer(key)
+        if found is None:
+            raise AnswerNeeded(key, lambda: self._evaluate_in_worker(request))
+        if isinstance(found, CelError):
+            raise found
+        return found
+
+    async def _evaluate_in_worker(self, request: Object) -> bool | CelError:
+        try:
+            return await self._workers.run(
+                lambda: self._evaluate(request, None),
+                group=request["user"],
+                seconds=_CONDITION_SECONDS,
+            )
+        except CelError as problem:
+            return problem
+        except (WorkTimeout, WorkRejected) as problem:
+            return CelError(f"match conditions cannot be evaluated: {problem}")
+
+    def _evaluate(self, request: Object, brief: BriefBudget | None) -> bool:
+        """Raises CelError with all errors, unless one of the conditions is false."""
         errors = []
         for condition in self._config.conditions:
             try:
-                if condition.evaluate(request) is not True:
+                if condition.evaluate(request, brief) is not True:
                     return False
             except CelError as problem:
                 errors.append(
@@ -226,6 +259,11 @@ def review_spec(user: UserInfo, info: RequestInfo) -> Object:
         "uid": user.uid,
     }
     return {**spec, **{k: v for k, v in identity.items() if v}}
+
+
+def _digest(spec: Object) -> bytes:
+    """Stands for a review, which may name megabytes of groups."""
+    return hashlib.sha256(orjson.dumps(spec)).digest()
 
 
 def _cel_request(spec: Object) -> Object:

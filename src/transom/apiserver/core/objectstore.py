@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 _DECODED_KEPT = 4096  # cached decoded objects, most recently read first
 _EXPIRING_KEPT = 256  # of expiring objects (events): there are many, and few readers
+# Decoded objects take up to 25 times as much memory as their bytes, so few large ones are kept.
+_LARGE_VALUE = 128 * 1024  # bytes of a large object
+_LARGE_KEPT = 8 * 1024 * 1024  # bytes of all large objects that are kept decoded
 _WRITES_KEPT = 256  # from this number on, completed writes are removed
 _NO_LABELS: dict[str, str] = {}  # labels of stored objects are immutable
 
@@ -60,6 +63,7 @@ class ObjectStore:
         self.workers = workers
         self._decoded: deque[Cached] = deque()
         self._expiring: deque[Cached] = deque()
+        self._large: deque[tuple[int, Cached]] = deque()  # with the sizes of the values
         self._loading = asyncio.Lock()  # one large record at a time
         self._writes: dict[str, asyncio.Future[StoreRecord]] = {}  # pending writes by key
 
@@ -88,7 +92,7 @@ class ObjectStore:
         if obj is None or (res.custom and entry.reader is not res):
             obj = res.ops.load(record.value)
             share(res.kind.key, obj)
-            self.keep_decoded(entry, res, obj)
+            self.keep_decoded(entry, res, obj, len(record.value))
         return obj
 
     async def decode_large(self, ctx: RequestContext, res: Resource, record: StoreRecord) -> Object:
@@ -97,16 +101,23 @@ class ObjectStore:
         if entry.obj is None or (res.custom and entry.reader is not res):
             obj = await self.compute(ctx, partial(res.ops.load, record.value))
             share(res.kind.key, obj)
-            self.keep_decoded(entry, res, obj)
+            self.keep_decoded(entry, res, obj, len(record.value))
             return obj
         return entry.obj
 
     def keep_decoded(
-        self, entry: Cached, res: Resource, obj: Object, expiring: bool = False
+        self, entry: Cached, res: Resource, obj: Object, size: int, expiring: bool = False
     ) -> None:
+        """Keeps the object of a value of this size until many others were decoded."""
         entry.obj = obj
         entry.lean = None
         entry.reader = res
+        if size > _LARGE_VALUE:
+            self._large.append((size, entry))
+            while len(self._large) > 1 and sum(size for size, _ in self._large) > _LARGE_KEPT:
+                _, oldest = self._large.popleft()
+                oldest.obj = oldest.lean = None
+            return
         kept, most = (
             (self._expiring, _EXPIRING_KEPT) if expiring else (self._decoded, _DECODED_KEPT)
         )
@@ -209,19 +220,24 @@ class ObjectStore:
             body.pop("apiVersion", None)
             body.pop("kind", None)
         cached = Cached(meta.get("labels") or _NO_LABELS)
+        size = 0
 
         def stamp(revision: int) -> None:
             meta["resourceVersion"] = str(revision)
 
         def encode(revision: int) -> bytes:
+            nonlocal size
             if not revision:  # etcd assigns it; the value is the whole object, as in Kubernetes
                 meta.pop("resourceVersion", None)
                 kind = {"kind": res.kind.kind, "apiVersion": res.stored_api_version}
-                return encode_bounded({**kind, "metadata": meta, **body})
-            stamp(revision)
-            # orjson's bytes keep their whole buffer, four times the content; this makes a copy of
-            # the right size.
-            return encode_bounded(body)
+                value = encode_bounded({**kind, "metadata": meta, **body})
+            else:
+                stamp(revision)
+                # orjson's bytes keep their whole buffer, four times the content; this makes a copy
+                # of the right size.
+                value = encode_bounded(body)
+            size = len(value)
+            return value
 
         pending = self.store.put(
             key, encode, expected=expected, ttl=ttl, cache=cached, stamp=stamp, lock=lock, also=also
@@ -231,7 +247,7 @@ class ObjectStore:
             self._writes = {key: write for key, write in self._writes.items() if not write.done()}
         if not res.custom:  # watchers need not decode what was just encoded
             whole = {"kind": res.kind.kind, "apiVersion": res.stored_api_version, **body}
-            self.keep_decoded(cached, res, whole, ttl is not None)
+            self.keep_decoded(cached, res, whole, size, ttl is not None)
         return pending
 
     async def durable(self, key: str) -> None:

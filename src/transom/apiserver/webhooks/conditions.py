@@ -12,6 +12,7 @@ from transom.apiserver.webhooks.review import admission_request
 from transom.apiserver.webhooks.versioned_object import VersionedObject, own_kind
 from transom.kit.lazy import lazy_import
 from transom.kit.workers import WorkRunner
+from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 
@@ -64,8 +65,8 @@ class WebhookConditions:
             RequestAuthorizer(decide, attributes.ctx.user),
         )
         try:
-            outcome = compiled.match(given, conditions.BriefBudget())
-        except conditions.BriefBudgetSpentError:
+            outcome = compiled.match(given, BriefBudget())
+        except BriefBudgetSpentError:
             outcome = await compute_in_worker(
                 workers, attributes.ctx, lambda: compiled.match(given, None)
             )

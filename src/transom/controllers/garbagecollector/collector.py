@@ -21,6 +21,7 @@ from transom.controllers.garbagecollector.graph import (
     FOREGROUND,
     ORPHAN,
     DependencyGraph,
+    GraphChanges,
     GraphNode,
     OwnerIdentity,
     finalizers_of,
@@ -67,8 +68,9 @@ class GarbageCollector:
             self._orphanings.add,
             self._report_invalid,
         )
+        self._changes = GraphChanges()
         self._monitors = Monitors(
-            env.client, env.informers, env.clock, env.rng, self._graph.seen, self._gone
+            env.client, env.informers, env.clock, env.rng, self._seen, self._gone
         )
         self._complete = asyncio.Event()  # all served resources have been listed
         self._rediscover = asyncio.Event()
@@ -80,6 +82,7 @@ class GarbageCollector:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._changes.run())
                 group.create_task(self._follow_discovery())
                 group.create_task(self._deletions.run(self._attempt_to_delete, _WORKERS))
                 group.create_task(self._orphanings.run(self._attempt_to_orphan, _WORKERS))
@@ -130,13 +133,18 @@ class GarbageCollector:
             log.warning(
                 "garbage collector: %s cannot be listed; continuing without them", ", ".join(silent)
             )
+        await self._changes.drained()
         self._complete.set()
+
+    def _seen(self, api_version: str, kind: str, old: Object | None, obj: Object) -> None:
+        self._changes.apply(self._graph.seen(api_version, kind, old, obj))
 
     def _gone(self, api_version: str, kind: str, obj: Object) -> None:
         meta = obj["metadata"]
-        self._graph.gone(
-            OwnerIdentity(kind, api_version, meta.get("namespace", ""), meta["name"], meta["uid"])
+        identity = OwnerIdentity(
+            kind, api_version, meta.get("namespace", ""), meta["name"], meta["uid"]
         )
+        self._changes.apply(self._graph.gone(identity))
 
     def _report_invalid(self, node: GraphNode, owner: OwnerIdentity) -> None:
         kind, api_version, namespace, name, uid = node.identity
@@ -187,7 +195,7 @@ class GarbageCollector:
         except ApiError as problem:
             if not is_not_found(problem):
                 raise
-            self._graph.absent_on_server(identity)
+            self._changes.apply(self._graph.absent_on_server(identity))
             return False
         return True
 

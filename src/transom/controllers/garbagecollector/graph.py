@@ -6,20 +6,30 @@ server whether it exists, because its own event may be delayed, or it may never 
 References may disagree about the identity of an owner; a virtual node has one of these identities
 at a time, and each of them is tried in turn.
 
-This module does not call the server and does not wait.
+An object may have 25,000 references, and an owner may have as many dependents: each change is a
+generator that yields between its steps, so that it need not block the event loop. `GraphChanges`
+applies them one after the other.
+
+This module does not call the server.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from transom.kit.goquote import go_quote
 from transom.machinery.objects import Object
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _ABSENT_REMEMBERED = 500
+_STEP = 1000  # references or dependents that one step of a change handles
+
+T = TypeVar("T")
+Change = Iterator[None]  # the steps of a change
+Steps = Generator[None, None, T]  # the steps towards a result
 
 
 class OwnerIdentity(NamedTuple):
@@ -131,8 +141,49 @@ class AbsentOwners:
         return identity in self._known
 
 
+class GraphChanges:
+    """Applies changes of the graph in the order in which they arrive. A small change is complete
+    when `apply` returns; `run` completes large ones, and those that arrive meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._pending: deque[Change] = deque()
+        self._arrived = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    def apply(self, change: Change) -> None:
+        if not self._pending and _is_complete(change):
+            return
+        self._pending.append(change)
+        self._drained.clear()
+        self._arrived.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._pending:
+                if _is_complete(self._pending[0]):
+                    self._pending.popleft()
+                await asyncio.sleep(0)
+            self._drained.set()
+
+    async def drained(self) -> None:
+        await self._drained.wait()
+
+
+def _is_complete(change: Change) -> bool:
+    """Runs the next step of a change; whether it was the last."""
+    for _ in change:
+        return False
+    return True
+
+
 class DependencyGraph:
-    """`check` is called with each node that may have to be deleted, `orphan` with each whose
+    """The methods that return a Change do nothing until its steps run; see `GraphChanges`.
+
+    `check` is called with each node that may have to be deleted, `orphan` with each whose
     dependents are to be orphaned, and `invalid` with a node whose reference names an owner in
     another namespace.
     """
@@ -160,7 +211,7 @@ class DependencyGraph:
     # ---- what was seen
     # -------------------------------------------------------------------------------------------
 
-    def seen(self, api_version: str, kind: str, old: Object | None, obj: Object) -> None:
+    def seen(self, api_version: str, kind: str, old: Object | None, obj: Object) -> Change:
         """An object appeared or changed."""
         meta = obj["metadata"]
         owners = meta.get("ownerReferences") or ()
@@ -174,59 +225,68 @@ class DependencyGraph:
             node.deleting_dependents = _ends_with(obj, FOREGROUND)
             self._nodes[identity.uid] = node
             if owners:
-                self._add_to_owners(node, owners)
+                yield from self._add_to_owners(node, owners)
         else:
             if node.virtual:
-                node = self._observe(node, identity)
-            self._update_owners(node, owners)
+                node = yield from self._observe(node, identity)
+            yield from self._update_owners(node, owners)
             if "deletionTimestamp" in meta:
                 node.being_deleted = True
-        self._begin_deletion(old, obj, node)
+        yield from self._begin_deletion(old, obj, node)
 
-    def gone(self, identity: OwnerIdentity) -> None:
+    def gone(self, identity: OwnerIdentity) -> Change:
         """An object that was seen is deleted."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return
         if node.virtual:
-            node = self._observe(node, identity)
-        self._remove(node, identity)
+            node = yield from self._observe(node, identity)
+        yield from self._remove(node, identity)
 
-    def absent_on_server(self, identity: OwnerIdentity) -> None:
+    def absent_on_server(self, identity: OwnerIdentity) -> Change:
         """The server has no such object."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return
         if node.virtual:
-            matching, others = _partition(node.dependents, identity)
+            matching, others = yield from _partition(node.dependents, identity)
             if not others:
-                self._remove(node, identity)
+                yield from self._remove(node, identity)
                 return
             # Some dependents use another identity of the owner, which may exist.
-            self._lost(matching, identity)
+            yield from self._lost(matching, identity)
             if node.identity == identity:
-                replacement = _next_identity(others, identity)
+                replacement = yield from _next_identity(others, identity)
                 if replacement is not None:
                     other = node.renamed(replacement)
                     self._nodes[identity.uid] = other
                     self._check_later(other)
         elif node.identity == identity:
-            self._remove(node, identity)
+            yield from self._remove(node, identity)
         else:
             # The object exists with another identity: only the dependents that use this one have
             # lost their owner.
-            self._lost(_partition(node.dependents, identity)[0], identity)
+            matching, _others = yield from _partition(node.dependents, identity)
+            yield from self._lost(matching, identity)
 
-    def _lost(self, dependents: Sequence[GraphNode], identity: OwnerIdentity) -> None:
+    def _lost(self, dependents: Sequence[GraphNode], identity: OwnerIdentity) -> Change:
         if dependents:
             self.absent.add(identity)
-        for dependent in dependents:
-            self._check(dependent)
+        yield from self._check_all(dependents)
 
-    def _observe(self, node: GraphNode, identity: OwnerIdentity) -> GraphNode:
+    def _check_all(self, nodes: Iterable[GraphNode]) -> Change:
+        for count, node in enumerate(nodes, 1):
+            self._check(node)
+            if not count % _STEP:
+                yield
+
+    def _observe(self, node: GraphNode, identity: OwnerIdentity) -> Steps[GraphNode]:
         """Turns a virtual node into a real one."""
         if identity != node.identity:
-            for dependent in _partition(node.dependents, identity)[1]:
+            _matching, others = yield from _partition(node.dependents, identity)
+            for count, dependent in enumerate(others, 1):
+                if not count % _STEP:
+                    yield
                 if identity.namespace and dependent.identity.namespace != identity.namespace:
                     self._report_namespace(dependent, identity.uid)
                 self._check(dependent)
@@ -235,41 +295,45 @@ class DependencyGraph:
         node.virtual = False
         return node
 
-    def _remove(self, node: GraphNode, identity: OwnerIdentity) -> None:
+    def _remove(self, node: GraphNode, identity: OwnerIdentity) -> Change:
         del self._nodes[node.identity.uid]
-        self._remove_from_owners(node, node.owners)
+        yield from self._remove_from_owners(node, node.owners)
         if node.dependents:
             self.absent.add(identity)
-        for dependent in node.dependents:
-            self._check(dependent)
-        for ref in node.owners:
+            yield from self._check_all(node.dependents)
+        for count, ref in enumerate(node.owners, 1):
+            if not count % _STEP:
+                yield
             owner = self._nodes.get(ref.get("uid", ""))
             if owner is not None and owner.deleting_dependents:
                 self._check(owner)
 
-    def _begin_deletion(self, old: Object | None, obj: Object, node: GraphNode) -> None:
+    def _begin_deletion(self, old: Object | None, obj: Object, node: GraphNode) -> Change:
         if _begins_with(old, obj, ORPHAN):
             self._orphan(node)
         elif _begins_with(old, obj, FOREGROUND):
             node.deleting_dependents = True
-            for dependent in node.dependents:
-                self._check(dependent)
+            yield from self._check_all(node.dependents)
             self._check(node)
 
     # ---- edges
     # ----------------------------------------------------------------------------------------------
 
-    def _update_owners(self, node: GraphNode, owners: Sequence[Object]) -> None:
+    def _update_owners(self, node: GraphNode, owners: Sequence[Object]) -> Change:
         if node.owners == owners:
             return
         before = {ref.get("uid", ""): ref for ref in node.owners}
         after = {ref.get("uid", "") for ref in owners}
         added = [ref for ref in owners if ref.get("uid", "") not in before]
         removed = [ref for uid, ref in before.items() if uid not in after]
-        for ref in removed:
+        for count, ref in enumerate(removed, 1):
             if ref.get("blockOwnerDeletion"):
                 self._check_uid(ref.get("uid", ""))
-        for ref in owners:
+            if not count % _STEP:
+                yield
+        for count, ref in enumerate(owners, 1):
+            if not count % _STEP:
+                yield
             known = before.get(ref.get("uid", ""))
             if (
                 known is not None
@@ -278,17 +342,19 @@ class DependencyGraph:
             ):
                 self._check_uid(ref.get("uid", ""))
         node.owners = owners
-        self._add_to_owners(node, added)
-        self._remove_from_owners(node, removed)
+        yield from self._add_to_owners(node, added)
+        yield from self._remove_from_owners(node, removed)
 
     def _check_uid(self, uid: str) -> None:
         node = self._nodes.get(uid)
         if node is not None:
             self._check(node)
 
-    def _add_to_owners(self, node: GraphNode, owners: Iterable[Object]) -> None:
+    def _add_to_owners(self, node: GraphNode, owners: Iterable[Object]) -> Change:
         doubtful = False
-        for ref in owners:
+        for count, ref in enumerate(owners, 1):
+            if not count % _STEP:
+                yield
             identity = referred_owner(ref, node.identity.namespace)
             owner = self._nodes.get(identity.uid)
             if owner is None:
@@ -314,8 +380,10 @@ class DependencyGraph:
         # A cluster-scoped object refers to a namespaced kind by mistake.
         return not theirs and theirs != ours and owner.virtual
 
-    def _remove_from_owners(self, node: GraphNode, owners: Iterable[Object]) -> None:
-        for ref in owners:
+    def _remove_from_owners(self, node: GraphNode, owners: Iterable[Object]) -> Change:
+        for count, ref in enumerate(owners, 1):
+            if not count % _STEP:
+                yield
             owner = self._nodes.get(ref.get("uid", ""))
             if owner is not None:
                 owner.dependents.pop(node, None)
@@ -346,12 +414,14 @@ def _begins_with(old: Object | None, obj: Object, finalizer: str) -> bool:
 
 def _partition(
     dependents: Iterable[GraphNode], owner: OwnerIdentity
-) -> tuple[list[GraphNode], list[GraphNode]]:
+) -> Steps[tuple[list[GraphNode], list[GraphNode]]]:
     """The dependents that use exactly this identity of the owner, and those that use its uid with
     another identity. A dependent with two references to one uid can be in both.
     """
     matching, others = [], []
-    for dependent in dependents:
+    for count, dependent in enumerate(dependents, 1):
+        if not count % _STEP:
+            yield
         namespace = dependent.identity.namespace
         if owner.namespace and owner.namespace != namespace:
             others.append(dependent)
@@ -367,12 +437,16 @@ def _partition(
     return matching, others
 
 
-def _next_identity(dependents: Iterable[GraphNode], absent: OwnerIdentity) -> OwnerIdentity | None:
+def _next_identity(
+    dependents: Iterable[GraphNode], absent: OwnerIdentity
+) -> Steps[OwnerIdentity | None]:
     """Another identity that these dependents use for the owner: the first after `absent`, or the
     first of all.
     """
     found: set[OwnerIdentity] = set()
-    for dependent in dependents:
+    for count, dependent in enumerate(dependents, 1):
+        if not count % _STEP:
+            yield
         for ref in dependent.references_to(absent.uid):
             other = referred_owner(ref, dependent.identity.namespace)
             if not absent.namespace and (other.api_version, other.kind) == (

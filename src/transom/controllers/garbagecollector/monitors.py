@@ -32,6 +32,11 @@ Seen = Callable[[str, str, Object | None, Object], None]  # apiVersion, kind, ol
 Gone = Callable[[str, str, Object], None]
 
 
+def _metadata_only(obj: Object) -> Object:
+    """A custom object may be large, and the collector needs nothing else."""
+    return {name: obj[name] for name in ("apiVersion", "kind", "metadata") if name in obj}
+
+
 class ServedResources(NamedTuple):
     """What the server serves: kinds by group version and kind, the versions to watch, and the
     groups that failed.
@@ -136,7 +141,9 @@ class Monitors:
     ) -> Informer:
         api_version, kind = resource.api_version, resource.kind
         informer = (
-            Informer(self._client, handle, self._clock, self._rng) if own else self._shared(handle)
+            Informer(self._client, handle, self._clock, self._rng, transform=_metadata_only)
+            if own
+            else self._shared(handle)
         )
 
         def added(obj: Object) -> None:

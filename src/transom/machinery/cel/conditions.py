@@ -19,6 +19,7 @@ from transom.machinery.cel.admission import (
     AdmissionExpression,
 )
 from transom.machinery.cel.authorizer import AuthorizerValue, ResourceCheckValue
+from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.cel.limits import (
     MATCH_CONDITIONS_COST_BUDGET,
     PER_CALL_LIMIT,
@@ -30,7 +31,6 @@ from transom.machinery.objects import Object
 _OUT_OF_BUDGET: Final = (
     "validation failed due to running out of cost budget, no further validation rules will be run"
 )
-BRIEF_COST: Final = 20_000  # about 10 ms
 
 
 class AdmissionInput(NamedTuple):
@@ -48,19 +48,6 @@ class AdmissionInput(NamedTuple):
 
 class OutOfBudgetError(Exception):
     """The expressions of a policy cost more than its budget."""
-
-
-class BriefBudgetSpentError(Exception):
-    """The expressions cost too much for the event loop: evaluate them in a worker thread."""
-
-
-class BriefBudget:
-    """What expressions may cost on the event loop, for one request."""
-
-    __slots__ = ("remaining",)
-
-    def __init__(self, remaining: int = BRIEF_COST) -> None:
-        self.remaining = remaining
 
 
 class Outcome(NamedTuple):
@@ -127,11 +114,7 @@ class ConditionEvaluator:
             return program.evaluate(self._activation, PER_CALL_LIMIT)
         if expression.uses_authorizer:
             raise BriefBudgetSpentError
-        found = program.evaluate(self._activation, max(0, brief.remaining))
-        brief.remaining -= found.cost
-        if brief.remaining < 0:
-            raise BriefBudgetSpentError
-        return found
+        return brief.evaluate(program, self._activation)
 
     def variable(self, name: str, expression: AdmissionExpression) -> Any:
         """Raises CelError."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from transom.kit.cel.environment import CelExpression
 from transom.kit.cel.errors import CelError, CompileError
 from transom.kit.cel.types import BOOL, DYN, STRING, CelType, list_type, map_type, struct_type
+from transom.machinery.cel.brief import BriefBudget
 from transom.machinery.cel.environment import expression_environment
 from transom.machinery.cel.limits import PER_CALL_LIMIT
 
@@ -57,9 +58,13 @@ class IdentityExpression(NamedTuple):
     variable: str
     compiled: CelExpression
 
-    def evaluate(self, value: Any) -> Any:
-        """Raises CelError."""
-        found = self.compiled.program.evaluate({self.variable: value}, PER_CALL_LIMIT)
+    def evaluate(self, value: Any, brief: BriefBudget | None) -> Any:
+        """Raises CelError, and BriefBudgetSpentError if there is a brief budget."""
+        program, variables = self.compiled.program, {self.variable: value}
+        if brief is None:
+            found = program.evaluate(variables, PER_CALL_LIMIT)
+        else:
+            found = brief.evaluate(program, variables)
         if found.error is not None:
             raise CelError(str(found.error))
         return found.value

@@ -15,9 +15,9 @@ from transom.machinery.cel.admission import (
     AdmissionCompiler,
     AdmissionExpression,
 )
+from transom.machinery.cel.brief import BriefBudget
 from transom.machinery.cel.conditions import (
     AdmissionInput,
-    BriefBudget,
     ConditionEvaluator,
     MatchConditions,
     Outcome,
