@@ -7,6 +7,7 @@ import re
 import pytest
 
 from transom.controllers import template_hash
+from transom.machinery.hashes import fnv32, fnv32a
 from transom.machinery.objects import Object
 
 CONTAINER = {
@@ -102,4 +103,4 @@ def test_quantities(text: str, expected: str) -> None:
     ("data", "a", "plain"), [(b"", 0x811C9DC5, 0x811C9DC5), (b"foobar", 0xBF9CF968, 0x31F0B262)]
 )
 def test_fnv(data: bytes, a: int, plain: int) -> None:
-    assert (template_hash.fnv32a(data), template_hash.fnv32(data)) == (a, plain)
+    assert (fnv32a(data), fnv32(data)) == (a, plain)

@@ -88,7 +88,7 @@ def test_a_pod_that_selects_no_build_may_land_on_another_build(tmp_path: Path) -
     ):
 
         async def scenario() -> None:
-            for i in range(4):
+            for i in range(8):
                 for name, selector in (
                     (f"loose-{i}", WINDOWS),
                     (f"pinned-{i}", {**WINDOWS, BUILD_LABEL: "10.0.17763"}),

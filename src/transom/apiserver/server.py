@@ -34,7 +34,6 @@ from transom.apiserver.core.integrity import Integrity
 from transom.apiserver.core.loopback import SERVER_USER, Loopback
 from transom.apiserver.core.names import NameGenerator
 from transom.apiserver.core.objectstore import ObjectStore, core_finder
-from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.service_resolver import Resolve, ServiceResolver, own_service_address
 from transom.apiserver.core.storage import Storage
@@ -247,7 +246,9 @@ class ApiServer:
             verb_table(
                 self.storage,
                 PodSubresources(self.storage, self.admission, self.resources),
-                ConnectSubresources(self.storage, self.admission, self._allows),
+                ConnectSubresources(
+                    self.storage, self.admission, self.security.authorize.require_create
+                ),
                 RollbackSubresource(self.storage, self.admission, self.resources),
                 TokenRequests(
                     self.storage,
@@ -346,10 +347,6 @@ class ApiServer:
             clock,
             rng,
         )
-
-    def _allows(self, user: UserInfo, info: RequestInfo) -> tuple[bool, str]:
-        decision = self.security.decide(user, info)
-        return decision.allowed is True, decision.reason
 
     def _paths(self, *, internal: bool) -> NonResourcePaths:
         options = self.options

@@ -30,7 +30,7 @@ def test_only_the_authorization_chain_makes_authorized_attributes() -> None:
 
 
 def test_no_handler_changes_the_attributes() -> None:
-    """`info._replace` would be of the same type: only the check of create on update asks about
+    """`info._replace` would be of the same type: only `require_create` asks about
     another verb.
     """
     for path in ROOT.rglob("*.py"):

@@ -90,9 +90,11 @@ def wait_until(page: Any, expression: str, seconds: float = 20.0) -> None:
     raise AssertionError(f"never true: {expression}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser."""
+    """The browser. Playwright runs an event loop in this thread, so it must stop before tests of other
+    modules use theirs.
+    """
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("no chromium on this machine: `.ci/tools` installs it")

@@ -90,9 +90,9 @@ class Authorization:
         """Return when allowed, raise 403 otherwise."""
         self.decide(user, info).authorized(user, info)
 
-    def create_on_update(self, user: UserInfo, info: Authorized) -> None:
+    def require_create(self, user: UserInfo, info: Authorized) -> None:
         """An update or apply of an object that does not exist creates it, which also requires
-        `create` on this name.
+        `create` on this name. So does a connection to a pod with GET.
 
         Raises 403 with the message of Kubernetes' update handler, which is shorter than that of the
         request filter.

@@ -322,7 +322,7 @@ class Authorize:
             exchange.event.decided(bool(decision.allowed), decision.reason)
         exchange.info = decision.authorized(user, asked)
         if asked.verb in _UPDATES:
-            ctx.authorize_create = partial(self._authorize.create_on_update, user, exchange.info)
+            ctx.authorize_create = partial(self._authorize.require_create, user, exchange.info)
 
 
 class Execute:

@@ -19,7 +19,7 @@ from transom.apiserver.core.call import (
 )
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.options import Query, first_query_value, query_boolean, query_integer
-from transom.apiserver.core.requestinfo import RequestInfo
+from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.storage import Storage
 from transom.kit.goquote import go_quote
 from transom.machinery import errors, gotime, podutil
@@ -28,8 +28,8 @@ from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object
 from transom.machinery.validation.options import validate_pod_log_options
 
-# Whether a user may make a request, and the reason.
-Authorize = Callable[[UserInfo, RequestInfo], tuple[bool, str]]
+# Raises 403 unless the user may also create what a request names.
+RequireCreate = Callable[[UserInfo, Authorized], None]
 
 
 def choose_container(pod: Object, asked: str) -> str:
@@ -105,11 +105,11 @@ class ConnectSubresources:
     """The subresources that connect to a kubelet, a pod or a service."""
 
     def __init__(
-        self, storage: Storage, admission: AdmissionInterface, authorize: Authorize
+        self, storage: Storage, admission: AdmissionInterface, require_create: RequireCreate
     ) -> None:
         self._storage = storage
         self._admission = admission
-        self._authorize = authorize
+        self._require_create = require_create
 
     def _pod(self, call: ApiCall) -> Object:
         info, storage = call.info, self._storage
@@ -150,13 +150,9 @@ class ConnectSubresources:
 
     def _check_create(self, call: ApiCall) -> None:
         """A connection needs the permission to create, also with GET, as for WebSockets."""
-        info = call.info
         gate = "AuthorizePodWebsocketUpgradeCreatePermission"
-        if info.verb == "create" or not self._storage.feature(gate):
-            return
-        allowed, reason = self._authorize(call.ctx.user, info._replace(verb="create"))
-        if not allowed:
-            raise errors.forbidden(call.res.gr, info.name, reason)
+        if call.info.verb != "create" and self._storage.feature(gate):
+            self._require_create(call.ctx.user, call.info)
 
     async def _admitted(self, call: ApiCall) -> Object:
         """The options of the connection, after admission."""
