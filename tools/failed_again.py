@@ -8,13 +8,12 @@ alone; a defect fails again. Tests that passed only alone are listed, so that th
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
-MOST = 10  # more failures than that have a cause other than a busy machine
+MOST = 30  # more failures than that have a cause other than a busy machine
 
 
 def main() -> int:
@@ -25,10 +24,19 @@ def main() -> int:
         print(f"{len(failed)} tests failed; up to {MOST} are run again.")
         return 1
     print(f"Running the {len(failed)} failed tests again, one at a time.", flush=True)
-    code = pytest.main(["-n0", "-rs", *failed])
-    if code == pytest.ExitCode.OK:
-        print("Passed only when run alone:", *failed, sep="\n  ")
-    return int(code)
+    # One process for each: what a test leaves behind cannot fail the next one.
+    again = {
+        name: subprocess.run([sys.executable, "-m", "pytest", "-n0", name]).returncode
+        for name in failed
+    }
+    _print_names("Passed only when run alone:", [name for name in failed if again[name] == 0])
+    _print_names("Failed again:", [name for name in failed if again[name] != 0])
+    return max(again.values())
+
+
+def _print_names(title: str, names: list[str]) -> None:
+    if names:
+        print(title, *names, sep="\n  ", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def test_fails_once():
 """
 ALWAYS_FAILS = "def test_always_fails():\n    assert False\n"
 MANY = (
-    "import pytest\n@pytest.mark.parametrize('n', range(11))\ndef test_many(n):\n    assert False\n"
+    "import pytest\n@pytest.mark.parametrize('n', range(31))\ndef test_many(n):\n    assert False\n"
 )
 
 
@@ -28,8 +28,8 @@ MANY = (
     ("source", "code", "text"),
     [
         (FAILS_ONCE, 0, "Passed only when run alone:\n  test_it.py::test_fails_once"),
-        (ALWAYS_FAILS, 1, "1 failed"),
-        (MANY, 1, "11 tests failed; up to 10 are run again."),
+        (ALWAYS_FAILS, 1, "Failed again:\n  test_it.py::test_always_fails"),
+        (MANY, 1, "31 tests failed; up to 30 are run again."),
     ],
 )
 def test_failed_tests_run_again_alone(tmp_path: Path, source: str, code: int, text: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from transom.kit.clock import Clock
+from transom.kit.user_errors import UserError
 from transom.machines.windows.registry import Value, WindowsRegistry
 from transom.machines.windows.services import KEY, Report, ServiceError, Start
 
@@ -233,7 +234,7 @@ class NssmSupervisor:
                 await self._clock.sleep(2.0 ** (min(short, _LONGEST) - 1))
             try:
                 application, self._first = self._first or await self._run(given), None
-            except ServiceError:
+            except (ServiceError, UserError):  # the latter when the node stops
                 self._finish(_COULD_NOT_START)
                 return
             self._application = application
