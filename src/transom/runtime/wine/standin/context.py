@@ -313,7 +313,7 @@ class StandInContext:
 
     @property
     def machine_resources(self) -> SystemResources:
-        raise NotImplementedError("only programs on Linux use it")
+        return self.windows.resources
 
     @property
     def cpuset(self) -> CpuSet:
@@ -321,11 +321,11 @@ class StandInContext:
 
     @property
     def cpu_topology(self) -> CpuTopology:
-        raise NotImplementedError("only programs on Linux use it")
+        return CpuTopology(self.cpus)
 
     @property
     def user_namespace(self) -> tuple[int, int] | None:
-        raise NotImplementedError("only programs on Linux use it")
+        return None  # Windows has none
 
     @cached_property
     def container_id(self) -> str:
