@@ -1,7 +1,7 @@
 """Lists the directories of a tree as they were at one moment, a few at a time.
 
 A tree may have hundreds of thousands of directories, and programs change it between two parts of
-the listing. Whoever changes a directory calls `keep_listed` before: the listing then has the
+the listing. Code that changes a directory calls `keep_listed` before: the listing then has the
 entries from before the change. Everything runs on the event loop.
 """
 
