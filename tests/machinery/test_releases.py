@@ -4,9 +4,12 @@ Kubernetes documents.
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 
-from transom.machinery.defaults.newer import apply_newer_defaults
+from transom.machinery.defaults.newer import default_rules
 from transom.machinery.field import FieldError, GoText, RuleValue
 from transom.machinery.kinds import GVK, KINDS
 from transom.machinery.normalise import normalise_value
@@ -236,7 +239,50 @@ def test_decoding_errors_are_those_of_encoding_json(body: bytes, expected: str) 
 
 def test_defaults_of_later_releases() -> None:
     gvk = GVK("", "v1", "Service")
-    for minor, expected in ((20, {}), (21, {}), (22, {"internalTrafficPolicy": "Cluster"})):
-        obj = {"metadata": {}, "spec": {"type": "ClusterIP"}}
-        apply_newer_defaults(release(minor), gvk, obj)
-        assert obj["spec"] == {"type": "ClusterIP", **expected}
+    for minor, expected in ((20, None), (21, None), (22, "Cluster")):
+        obj: dict[str, Any] = {"metadata": {}, "spec": {"type": "ClusterIP"}}
+        for rule in default_rules(release(minor), gvk):
+            rule(obj)
+        assert obj["spec"].get("internalTrafficPolicy") == expected
+        assert obj["spec"]["sessionAffinity"] == "None"
+
+
+def test_defaults_of_pods_follow_the_release() -> None:
+    def defaulted(minor: int, gvk: GVK, obj: dict[str, Any]) -> dict[str, Any]:
+        obj = {"metadata": {}, **copy.deepcopy(obj)}
+        for rule in default_rules(release(minor), gvk):
+            rule(obj)
+        return obj
+
+    spec = {
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": -5,
+        "containers": [
+            {
+                "name": "c",
+                "image": "i",
+                "resources": {},
+                "ports": [{"containerPort": 80}],
+                "livenessProbe": {"grpc": {"port": 1}},
+            }
+        ],
+        "volumes": [{"name": "v", "image": {"reference": "r:1"}}],
+    }
+    for minor, grace, service, policy in (
+        (22, -5, None, None),
+        (27, 1, "", None),
+        (36, 1, "", "IfNotPresent"),
+    ):
+        for gvk, obj in (
+            (GVK("", "v1", "Pod"), {"spec": spec}),
+            (GVK("apps", "v1", "ReplicaSet"), {"spec": {"template": {"spec": spec}}}),
+        ):
+            made = defaulted(minor, gvk, obj)["spec"]
+            found = made if gvk.kind == "Pod" else made["template"]["spec"]
+            container = found["containers"][0]
+            assert found["terminationGracePeriodSeconds"] == grace
+            assert container["livenessProbe"]["grpc"].get("service") == service
+            assert found["volumes"][0]["image"].get("pullPolicy") == policy
+            # Since 1.28 templates do not get ports on the host's network.
+            of_host = gvk.kind == "Pod" or minor < 28
+            assert container["ports"][0].get("hostPort") == (80 if of_host else None)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from transom.machinery import codec
+from transom.machinery.codec import Decoded, decode_object
 from transom.machinery.kinds import GVK
+from transom.machinery.normalise import normalise_known
 from transom.machinery.releases import Release
-from transom.machinery.schema import schema_table
-from transom.machinery.strictness import is_clean, strict_decoding_problems
+from transom.machinery.schema import SchemaTable, schema_table
+from transom.machinery.strictness import has_no_duplicates, strict_decoding_problems
+
+POD = GVK("", "v1", "Pod")
 
 
 @pytest.mark.parametrize(
@@ -36,23 +42,75 @@ from transom.machinery.strictness import is_clean, strict_decoding_problems
     ],
 )
 def test_fields_of_a_pod(body: str, problems: list[str]) -> None:
-    pod = schema_table(Release(1, 36)).lookup(GVK("", "v1", "Pod"))
+    pod = schema_table(Release(1, 36)).lookup(POD)
     assert strict_decoding_problems(pod, body.encode(), False) == problems
-    assert pod is not None
-    assert not (problems and is_clean(pod, json.loads(body), body.encode()))
+    assert _decode(body).problems == problems
 
 
-def test_a_count_of_keys_shows_that_a_body_is_clean() -> None:
-    pod = schema_table(Release(1, 36)).lookup(GVK("", "v1", "Pod"))
-    assert pod is not None
-    body = {
-        "metadata": {"name": "a", "labels": {"b": "c"}, "ownerReferences": [{"name": "d"}]},
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"metadata":{"annotations":{"a":"\\u0022:","b":"1","b":"2"}}}',
+        '{"metadata":{"annotations":{"a" :"1","a":"2"}}}',
+        '{"metadata":{"annotations":{"k:{\\"name\\":\\"c\\"}":":","k:{\\"name\\":\\"c\\"}":"2"}}}',
+        '{"metadata":{"annotations":{"a":"x\\":","a":"2"}}}',
+        '{"spec":{"priority":123456789012345678901234567890,"priority":1}}',
+    ],
+)
+def test_lost_keys_are_noticed(body: str) -> None:
+    assert not has_no_duplicates(json.loads(body), body.encode())
+
+
+def test_a_clean_body_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    body: Any = {
+        "metadata": {
+            "name": "a",
+            "labels": {"b": ":c"},
+            "annotations": {"d": '" :" < \\":'},
+            "ownerReferences": [{"name": "d"}],
+            "managedFields": [{"fieldsV1": {'k:{"containerPort":80,"protocol":"TCP"}': {}}}],
+        },
         "spec": {
             "containers": [{"name": "c", "resources": {"limits": {"cpu": 1}}, "args": ["x"]}],
             "nodeSelector": {"a": "b"},
             "affinity": {"nodeAffinity": {}},
         },
     }
-    assert is_clean(pod, body, json.dumps(body).encode())
-    body["spec"]["containers"][0]["ports"] = [{"port": 1}]  # type: ignore[index]
-    assert not is_clean(pod, body, json.dumps(body).encode())
+    parsed: list[bytes] = []
+    monkeypatch.setattr(
+        codec.strictness,
+        "strict_decoding_problems",
+        lambda _of, raw, _yaml: parsed.append(raw) or [],
+    )
+    for indent in (None, 2):
+        _decode(json.dumps(body, indent=indent))
+    _decode(json.dumps(body, separators=(" ,", " : ")).replace("<", "\\u003c"))
+    assert not parsed
+    body["spec"]["containers"][0]["ports"] = [{"port": 1}]
+    _decode(json.dumps(body))
+    assert parsed
+
+
+def test_a_field_of_a_disabled_gate_is_searched_for_unknown_fields() -> None:
+    types = SchemaTable(Release(1, 36), {"PodLevelResources": False})
+    body = b'{"spec":{"resources":{"foo":1}}}'
+    decoded = decode_object(body, "application/json", POD, strict=True, types=types)
+    assert decoded.problems == ['unknown field "spec.resources.foo"']
+    assert "resources" not in decoded.obj["spec"]
+
+
+def test_only_objects_without_unknown_fields_are_normalised() -> None:
+    of = schema_table(Release(1, 36)).lookup(POD)
+    assert of is not None
+    assert normalise_known(of, {"spec": {"containers": [{"name": "a", "tty": False}]}}) == {
+        "metadata": {},
+        "spec": {"containers": [{"name": "a", "resources": {}}]},
+        "status": {},
+    }
+    assert normalise_known(of, {"spec": {"containers": [{"name": "a", "ty": False}]}}) is None
+    assert normalise_known(of, {"spec": {"containers": "a"}}) is None
+
+
+def _decode(body: str) -> Decoded:
+    types = schema_table(Release(1, 36))
+    return decode_object(body.encode(), "application/json", POD, strict=True, types=types)

@@ -21,7 +21,12 @@ from transom.machinery import gojson, schema, scheme
 from transom.machinery import normalise as roundtrip
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.kinds import GVK
-from transom.machinery.normalise import NeedsText, RawFloat, TypeMismatch
+from transom.machinery.normalise import (
+    NeedsText,
+    RawFloat,
+    TypeMismatch,
+    mark_unknown_fields,
+)
 from transom.machinery.objects import MAX_DEPTH, TooDeep, check_depth
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.schema import SchemaTable, SchemaType
@@ -100,8 +105,7 @@ def decode_object(
     if of is None:
         obj = _custom(value, gvk, expected, raw, is_yaml, versions, types)
     else:
-        if strict and not is_yaml:
-            strict = not strictness.is_clean(of, value, raw)
+        unique = strict and not is_yaml and strictness.has_no_duplicates(value, raw)
         if gvk != expected:
             _refuse(
                 gvk,
@@ -110,7 +114,10 @@ def decode_object(
                 lambda found: _typed(found, dict(value), gvk, expected, raw, is_yaml),
             )
         value["kind"], value["apiVersion"] = gvk.kind, gvk.api_version
+        before = mark_unknown_fields()
         obj = _typed(of, value, gvk, expected, raw, is_yaml)
+        if unique and mark_unknown_fields() == before + 1:
+            strict = False
     return Decoded(obj, gvk, _problems(of, raw, is_yaml) if strict else [])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
+from itertools import count
 from math import isfinite
 from typing import Any
 
@@ -22,6 +23,12 @@ Normaliser = Callable[[Any], dict[str, Any]]
 
 INT32 = 1 << 31
 INT64 = 1 << 63
+
+
+# Called for each struct with fields that its function does not read, and by callers before and
+# after: consecutive numbers show that all fields were read. Another thread may draw a number in
+# between, so only the absence of unknown fields is certain.
+mark_unknown_fields = count().__next__
 
 
 class TypeMismatch(ValueError):
@@ -57,6 +64,16 @@ def normalise_value(of: SchemaType | GVK, obj: dict[str, Any]) -> dict[str, Any]
         return function(obj)
     except NeedsText:
         return without_text(function(with_text(obj)))
+
+
+def normalise_known(of: SchemaType, obj: dict[str, Any]) -> dict[str, Any] | None:
+    """The same, or None if the object has unknown fields or does not fit its type."""
+    before = mark_unknown_fields()
+    try:
+        made = normaliser(of)(obj)
+    except TypeMismatch:
+        return None
+    return made if mark_unknown_fields() == before + 1 else None
 
 
 def with_text(value: Any) -> Any:
@@ -299,6 +316,7 @@ _STRUCT_LEAVES = frozenset({"time", "microtime", "duration", "quantity", "int-or
 
 _HELPERS: dict[str, Any] = {
     "_bad": _bad,
+    "_unknown": mark_unknown_fields,
     "_strings": _strings,
     "_string_map": _string_map,
     **{"leaf_" + kind.replace("-", "_"): function for kind, (function, _) in _LEAVES.items()},
@@ -317,17 +335,21 @@ def _compile(of: SchemaType) -> Normaliser:
     name = _name(of.id)
     source = [
         f"def {name}(o):",
-        " if o.__class__ is not dict:",
+        " if o.__class__ is dict:",
+        f"  if not reads_{name}(o): _unknown()",
+        " else:",
         "  if o is not None: _bad()",
         "  o = {}",
         " get = o.get",
         " out = {}",
     ]
-    for f in of.properties.values():
-        if not f.gates or of.table.keeps(f):
-            source += _field(f, of.keeps_empty_lists, of.shows_empty_lists)
+    fields = [f for f in of.properties.values() if not f.gates or of.table.keeps(f)]
+    for f in fields:
+        source += _field(f, of.keeps_empty_lists, of.shows_empty_lists)
     source.append(" return out")
-    exec("\n".join(source), _namespace(of.table))
+    namespace = _namespace(of.table)
+    namespace[f"reads_{name}"] = frozenset(f.name for f in fields).issuperset
+    exec("\n".join(source), namespace)
     made: Normaliser = of.table.normalisers[name]
     return made
 

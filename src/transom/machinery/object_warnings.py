@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from transom.kit.goquote import go_quote
@@ -131,9 +131,9 @@ def _member_names(release: Release, obj: Object, used_in: str) -> Warnings:
 
 
 def _pod(release: Release, obj: Object, old: Object | None) -> Warnings:
-    if old is None:
-        yield from _member_names(release, obj, "the Pod's hostname")
-        yield from pod_warnings(release, obj)
+    if old is not None:
+        return iter(())
+    return chain(_member_names(release, obj, "the Pod's hostname"), pod_warnings(release, obj))
 
 
 def _template_at(obj: Object, path: tuple[str, ...]) -> Object:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from transom.kit.goquote import go_quote
-from transom.machinery.podutil import APPARMOR_ANNOTATION, apparmor_profile
+from transom.machinery.podutil import APPARMOR_ANNOTATION, apparmor_profile, may_have_profiles
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -43,6 +43,10 @@ _DEPRECATED_VOLUMES: Final = (
     "cephfs",
     "rbd",
 )
+# Amounts of bytes, in the order of their warnings.
+_BYTES: Final = tuple(
+    (name, kind) for name in ("memory", "ephemeral-storage") for kind in ("limits", "requests")
+)
 _DEPRECATED_SOURCES: Final = frozenset(_DEPRECATED_VOLUMES)
 # Paths in warnings that are not those of the JSON.
 VOLUME_PATHS: Final = {"storageos": "storageOS"}
@@ -55,13 +59,13 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def pod_warnings(release: Release, pod: Object) -> Warnings:
     """Warnings about a pod without those about its name."""
-    yield from _spec_warnings(release, pod.get("spec") or {}, pod.get("metadata") or {}, "")
+    return _spec_warnings(release, pod.get("spec") or {}, pod.get("metadata") or {}, "")
 
 
 def template_warnings(release: Release, template: Object, path: str) -> Warnings:
     """Warnings about the pod template at a path."""
     spec, meta = template.get("spec") or {}, template.get("metadata") or {}
-    yield from _spec_warnings(release, spec, meta, f"{path}.")
+    return _spec_warnings(release, spec, meta, f"{path}.")
 
 
 def fraction_warnings(path: str, resources: Object, names: Sequence[str]) -> Warnings:
@@ -103,8 +107,9 @@ def selector_term_warnings(
 
 def _containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
     for field in ("initContainers", "containers", "ephemeralContainers"):
-        for i, container in enumerate(spec.get(field) or ()):
-            yield container, f"{path}.{field}[{i}]"
+        if found := spec.get(field):
+            for i, container in enumerate(found):
+                yield container, f"{path}.{field}[{i}]"
 
 
 # Fields that few pods have; the checks of others are skipped.
@@ -128,7 +133,7 @@ def _spec_warnings(release: Release, spec: Object, meta: Object, prefix: str) ->
     if has_rare_fields:
         yield from _node_labels(release, spec, path)
         yield from _spread(release, spec, path)
-    if annotations:
+    if not _REMOVED_ANNOTATIONS.keys().isdisjoint(annotations):
         for key, text in _REMOVED_ANNOTATIONS.items():
             if key in annotations:
                 yield f"{prefix}metadata.annotations[{key}]: {text}"
@@ -139,11 +144,14 @@ def _spec_warnings(release: Release, spec: Object, meta: Object, prefix: str) ->
                 yield from _overlapping_paths(release, volume)
     if has_rare_fields:
         yield from _list_warnings(spec, path)
-    yield from _container_warnings(release, spec, annotations, prefix)
-    if has_behaviour(release, "PortWarnings"):
-        yield from _ports(spec, path)
-    if has_behaviour(release, "PortNameWarnings"):
-        yield from _port_names(spec, path)
+    containers = list(_containers(spec, path))
+    yield from _container_warnings(release, spec, containers, annotations, prefix)
+    ports = [port for container, _ in containers for port in container.get("ports") or ()]
+    if len(ports) > 1 or (ports and "hostIP" in ports[0]):
+        if has_behaviour(release, "PortWarnings"):
+            yield from _ports(containers)
+        if has_behaviour(release, "PortNameWarnings"):
+            yield from _port_names(containers)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0 and (
         text := warning_text(release, "negative grace period")
     ):
@@ -364,24 +372,32 @@ def _overlaps(paths: Sequence[_VolumePath]) -> Iterator[str]:
 
 
 def _container_warnings(
-    release: Release, spec: Object, annotations: Object, prefix: str
+    release: Release,
+    spec: Object,
+    containers: Sequence[tuple[Object, str]],
+    annotations: Object,
+    prefix: str,
 ) -> Warnings:
-    seccomp = warning_text(release, "seccomp annotation") if annotations else ""
     context = spec.get("securityContext") or {}
-    at = f"{prefix}metadata.annotations"
-    if context.get("seccompProfile") is None and _SECCOMP_POD in annotations:
-        yield f"{at}[{_SECCOMP_POD}]: {seccomp}"
-    for container, path in _containers(spec, f"{prefix}spec"):
-        if annotations:
+    with_profiles = may_have_profiles(annotations)
+    if with_profiles and context.get("seccompProfile") is None and _SECCOMP_POD in annotations:
+        seccomp = warning_text(release, "seccomp annotation")
+        yield f"{prefix}metadata.annotations[{_SECCOMP_POD}]: {seccomp}"
+    for container, path in containers:
+        if with_profiles:
             yield from _annotation_warnings(release, container, context, annotations, prefix)
-        resources = container.get("resources")
-        if resources:
-            for name in ("memory", "ephemeral-storage"):
-                for kind in ("limits", "requests"):
-                    if name in (found := resources.get(kind) or {}):
-                        yield from fraction_warnings(f"{path}.resources.{kind}", found, (name,))
-        if variables := container.get("env"):
+        if resources := container.get("resources"):
+            for name, kind in _BYTES:
+                if name in (found := resources.get(kind) or {}) and not _is_whole(found[name]):
+                    yield from fraction_warnings(f"{path}.resources.{kind}", found, (name,))
+        variables = container.get("env")
+        if variables and len(variables) > 1:
             yield from _variables(release, variables, f"{path}.env")
+
+
+def _is_whole(amount: Any) -> bool:
+    """Whether a quantity is certainly an integer: digits, perhaps with a unit above one."""
+    return str(amount).rstrip("kKMGTPEi").isdecimal()
 
 
 def _annotation_warnings(
@@ -447,9 +463,9 @@ class _Port(NamedTuple):
         return "dangerously ambiguous" if same and bool(self.host_ip) != bool(other.host_ip) else ""
 
 
-def _ports(spec: Object, path: str) -> Warnings:
+def _ports(containers: Sequence[tuple[Object, str]]) -> Warnings:
     seen: dict[tuple[int, str], list[_Port]] = {}
-    for container, where in _containers(spec, path):
+    for container, where in containers:
         for i, port in enumerate(container.get("ports") or ()):
             number, protocol = port.get("containerPort", 0), port.get("protocol", "")
             mine = _Port(f"{where}.ports[{i}]", port.get("hostIP", ""), port.get("hostPort", 0))
@@ -466,9 +482,9 @@ def _ports(spec: Object, path: str) -> Warnings:
                 others.append(mine)
 
 
-def _port_names(spec: Object, path: str) -> Warnings:
+def _port_names(containers: Sequence[tuple[Object, str]]) -> Warnings:
     seen: dict[str, str] = {}
-    for container, where in _containers(spec, path):
+    for container, where in containers:
         for i, port in enumerate(container.get("ports") or ()):
             name, at = port.get("name", ""), f"{where}.ports[{i}]"
             if not name:

@@ -173,7 +173,6 @@ class SchemaTable:
         self._found: dict[GVK, SchemaType] = {}
         # Compiled from the types by other modules, on first use.
         self.normalisers: dict[str, Any] = {}
-        self.known_fields: dict[str, Any] = {}
         self.structs: dict[str, Any] = {}
         self.nodes: dict[str, Any] = {}
         self.zero_values: dict[str, dict[str, Any]] = {}

@@ -53,6 +53,8 @@ class PolicyLevel(NamedTuple):
 
 
 _DEFAULT_POLICY: Final[Mapping[str, PolicyLevel]] = {mode: PolicyLevel() for mode in _MODES}
+_DEFAULT_ENFORCED: Final = str(_DEFAULT_POLICY["enforce"])
+_ENFORCE_POLICY: Final = f"{_PREFIX}enforce-policy"
 
 
 def read_policy(labels: Mapping[str, str]) -> tuple[Mapping[str, PolicyLevel], list[FieldError]]:
@@ -161,8 +163,11 @@ def _labels(obj: Object) -> Mapping[str, str]:
 
 
 def _check_pod(attributes: Attributes, policy: Mapping[str, PolicyLevel]) -> None:
+    if policy is _DEFAULT_POLICY:
+        attributes.ctx.annotations[_ENFORCE_POLICY] = _DEFAULT_ENFORCED
+        return
     pod, enforce = attributes.obj, policy["enforce"]
-    attributes.ctx.annotations[f"{_PREFIX}enforce-policy"] = str(enforce)
+    attributes.ctx.annotations[_ENFORCE_POLICY] = str(enforce)
     _audit(attributes, policy, pod)
     found = evaluate_pod(enforce.level, enforce.version, pod["metadata"], pod["spec"])
     if found:

@@ -6,6 +6,9 @@ import random
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX = 58
+# A suffix has five letters: one and two pairs of them. One random number selects all of them.
+_PAIRS = tuple(a + b for a in _SUFFIX_LETTERS for b in _SUFFIX_LETTERS)
+_SUFFIXES = len(_SUFFIX_LETTERS) * len(_PAIRS) ** 2
 
 
 class NameGenerator:
@@ -14,4 +17,7 @@ class NameGenerator:
 
     def generate(self, prefix: str) -> str:
         """A name for `metadata.generateName`."""
-        return prefix[:_LONGEST_PREFIX] + "".join(self._rng.choices(_SUFFIX_LETTERS, k=5))
+        number = int(self._rng.random() * _SUFFIXES)
+        number, last = divmod(number, len(_PAIRS))
+        first, middle = divmod(number, len(_PAIRS))
+        return prefix[:_LONGEST_PREFIX] + _SUFFIX_LETTERS[first] + _PAIRS[middle] + _PAIRS[last]

@@ -84,6 +84,7 @@ class Storage:
         self.clock = clock
         self.release = release
         self._feature_gates = dict(feature_gates or {})
+        self._warns = has_behaviour(release, "ObjectWarnings")
         self._names = names
         self._rng = rng
         # Reads are those of the object store.
@@ -208,7 +209,7 @@ class Storage:
         old: Object | None = None,
         subresource: str = "",
     ) -> None:
-        if not has_behaviour(res.release, "ObjectWarnings"):
+        if not self._warns:
             return
         if not res.custom:
             find = partial(

@@ -13,17 +13,13 @@ import orjson
 
 from transom.apiserver.core.offload import RunInWorker
 from transom.kit.lazy import lazy_import
-from transom.machinery import codec, defaults, schema, validation
+from transom.machinery import codec, schema, validation
 from transom.machinery.codec import Decoded
-from transom.machinery.defaults.newer import (
-    apply_newer_defaults,
-    has_newer_defaults,
-    prepare_newer_defaults,
-)
-from transom.machinery.defaults.newer_pods import with_template_ports
+from transom.machinery.defaults.newer import default_rules
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import GVK, Kind
+from transom.machinery.normalise import normalise_known
 from transom.machinery.objects import Object
 from transom.machinery.schema import SchemaTable
 from transom.store.api import StoreRecord
@@ -76,6 +72,9 @@ class TypeOps(Protocol):
 
     def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded: ...
     def normalise(self, obj: Object) -> Object: ...
+    def normalise_known(
+        self, obj: Object
+    ) -> Object | None: ...  # None if fields may be unknown: decode to find out
     def default(self, obj: Object) -> None: ...
     def default_stored(
         self, obj: Object
@@ -95,10 +94,6 @@ class TypeOps(Protocol):
     def error_kind(self, obj: Object) -> GroupResource: ...  # the kind in error messages
 
 
-def _has_defaults(types: SchemaTable, gvk: GVK) -> bool:
-    return defaults.has_defaults(gvk) or has_newer_defaults(types.release, gvk)
-
-
 class BuiltinType:
     """A built-in kind in one version."""
 
@@ -109,11 +104,11 @@ class BuiltinType:
     converter: Converter | None = None
     scale_paths: ScaleAccess | None = None
     __slots__ = (
-        "_defaulted",
-        "_defaulted_stored",
+        "_defaults",
         "_error_kind",
         "_kind",
         "_stored",
+        "_stored_defaults",
         "_types",
         "gvk",
     )
@@ -123,9 +118,8 @@ class BuiltinType:
         self._types = types
         self.gvk = gvk
         self._stored = kind.gvk()
-        # Many kinds have no defaults in any release.
-        self._defaulted = _has_defaults(types, gvk)
-        self._defaulted_stored = _has_defaults(types, self._stored)
+        self._defaults = default_rules(types.release, gvk)
+        self._stored_defaults = default_rules(types.release, self._stored)
         self._error_kind = GroupResource(*validation.error_kind(kind, types.release))
 
     @property
@@ -138,17 +132,17 @@ class BuiltinType:
     def normalise(self, obj: Object) -> Object:
         return codec.normalise_object(self._types.lookup(self.gvk) or self.gvk, obj)
 
+    def normalise_known(self, obj: Object) -> Object | None:
+        of = self._types.lookup(self.gvk)
+        return None if of is None else normalise_known(of, obj)
+
     def default(self, obj: Object) -> None:
-        if not self._defaulted:
-            return
-        prepare_newer_defaults(self._types.release, self.gvk, obj)
-        with_template_ports(self._types.release, self.gvk, obj, defaults.apply_defaults)
-        apply_newer_defaults(self._types.release, self.gvk, obj)
+        for rule in self._defaults:
+            rule(obj)
 
     def default_stored(self, obj: Object) -> None:
-        if self._defaulted_stored:
-            with_template_ports(self._types.release, self._stored, obj, defaults.apply_defaults)
-            apply_newer_defaults(self._types.release, self._stored, obj)
+        for rule in self._stored_defaults:
+            rule(obj)
         if self.gvk != self._stored:
             conversion.apply_storage_changes(self._kind, obj, self.gvk)
 

@@ -248,9 +248,10 @@ def _complete(
     if spec is not None:
         obj = {**obj, "spec": None}
     same_kind = obj.get("kind") == res.gvk.kind and obj.get("apiVersion") == res.api_version
-    if level == "Ignore" and same_kind:
-        new = res.ops.normalise(obj)
-    else:
+    new = None
+    if same_kind:
+        new = res.ops.normalise(obj) if level == "Ignore" else res.ops.normalise_known(obj)
+    if new is None or (problems and level != "Ignore"):
         decoded = res.ops.decode(
             codec.encode_object(obj), "application/json", strict=level != "Ignore"
         )

@@ -107,13 +107,13 @@ _BY_VERSION: dict[tuple[str, str, str], Rule] = {
 }
 
 
-def has_defaults(gvk: GVK) -> bool:
-    """Whether objects of this group, version and kind have defaults."""
-    return gvk in _BY_VERSION or (gvk.group, gvk.kind) in _BY_KIND
+def find_default_rule(gvk: GVK) -> Rule | None:
+    """The rule for objects of this group, version and kind."""
+    return _BY_VERSION.get(gvk) or _BY_KIND.get((gvk.group, gvk.kind))
 
 
 def apply_defaults(gvk: GVK, obj: dict[str, Any]) -> None:
     """Fills in missing fields of an object of this group, version and kind, in place."""
-    rule = _BY_VERSION.get(gvk) or _BY_KIND.get((gvk.group, gvk.kind))
+    rule = find_default_rule(gvk)
     if rule is not None:
         rule(obj)

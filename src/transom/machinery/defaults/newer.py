@@ -1,17 +1,25 @@
-"""Defaults that releases after 1.20 added."""
+"""Defaults by release: those of 1.20, and those that later releases added."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from transom.machinery.defaults.newer_pods import WITH_POD_SPEC, apply_pod_defaults
+from transom.machinery.defaults import find_default_rule
+from transom.machinery.defaults.newer_pods import (
+    WITH_POD_SPEC,
+    has_pod_template,
+    pod_default_rule,
+    without_template_ports,
+)
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 
 Rule = Callable[[Release, dict[str, Any]], None]
+DefaultRule = Callable[[dict[str, Any]], None]
 
 
 def _service(release: Release, obj: dict[str, Any]) -> None:
@@ -185,25 +193,32 @@ _RULES: dict[tuple[str, str], Rule] = {
 }
 
 
-def has_newer_defaults(release: Release, gvk: GVK) -> bool:
-    """Whether objects of this group and kind may have defaults that 1.20 does not have."""
-    key = (gvk.group, gvk.kind)
-    return release >= TABLES_SINCE and (key in _RULES or key in WITH_POD_SPEC)
-
-
-def prepare_newer_defaults(release: Release, gvk: GVK, obj: dict[str, Any]) -> None:
+def _backoff_limit(obj: dict[str, Any]) -> None:
     """Before the defaults of 1.20: what decides about one of those."""
-    if release < TABLES_SINCE or (gvk.group, gvk.kind) != ("batch", "Job"):
-        return
     spec = obj["spec"]
     if spec.get("backoffLimitPerIndex") is not None and spec.get("backoffLimit") is None:
         spec["backoffLimit"] = 2147483647
 
 
-def apply_newer_defaults(release: Release, gvk: GVK, obj: dict[str, Any]) -> None:
-    """In addition to the defaults of 1.20."""
+def default_rules(release: Release, gvk: GVK) -> tuple[DefaultRule, ...]:
+    """The rules that set defaults of objects of this group, version and kind in a release, in
+    their order. Compiled once, because every write applies them.
+    """
+    key = (gvk.group, gvk.kind)
+    rules: list[DefaultRule] = []
+    if release >= TABLES_SINCE and key == ("batch", "Job"):
+        rules.append(_backoff_limit)
+    base = find_default_rule(gvk)
+    if base is not None:
+        without_ports = has_behaviour(release, "TemplatesWithoutHostPorts")
+        rules.append(
+            partial(without_template_ports, gvk, base)
+            if without_ports and has_pod_template(gvk)
+            else base
+        )
     if release >= TABLES_SINCE:
-        apply_pod_defaults(release, gvk, obj)
-        rule = _RULES.get((gvk.group, gvk.kind))
-        if rule is not None:
-            rule(release, obj)
+        if key in WITH_POD_SPEC:
+            rules.append(pod_default_rule(release, gvk))
+        if key in _RULES:
+            rules.append(partial(_RULES[key], release))
+    return tuple(rules)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from transom.machinery import podutil
 from transom.machinery.defaults.images import default_pull_policy
@@ -24,6 +25,7 @@ _WORKLOADS = frozenset(
         ("batch", "Job"),
     )
 )
+_PROBES: Final = frozenset(("livenessProbe", "readinessProbe", "startupProbe"))
 WITH_POD_SPEC = _WORKLOADS | {("", "Pod"), ("", "PodTemplate"), ("batch", "CronJob")}
 
 
@@ -39,49 +41,75 @@ def find_pod_template(gvk: GVK, obj: Object) -> Object | None:
     return obj.get("template") if key == ("", "PodTemplate") else None
 
 
-def with_template_ports(
-    release: Release, gvk: GVK, obj: Object, apply: Callable[[GVK, Object], None]
-) -> None:
-    """Applies the defaults of 1.20. Since 1.28 those for ports on the host's network are for pods
-    only, not for templates.
+def has_pod_template(gvk: GVK) -> bool:
+    """Whether objects of this kind hold a pod template."""
+    key = (gvk.group, gvk.kind)
+    return key in WITH_POD_SPEC and key != ("", "Pod")
+
+
+def without_template_ports(gvk: GVK, apply: Callable[[Object], None], obj: Object) -> None:
+    """Applies the defaults of 1.20 without those for ports on the host's network, which since 1.28
+    are for pods only, not for templates.
     """
     ports: list[Object] = []
-    if has_behaviour(release, "TemplatesWithoutHostPorts"):
-        spec = (find_pod_template(gvk, obj) or {}).get("spec") or {}
-        if spec.get("hostNetwork"):
-            ports = [
-                port
-                for container in podutil.visit_containers(spec, ephemeral=False)
-                for port in container.get("ports") or ()
-                if not port.get("hostPort")
-            ]
-    apply(gvk, obj)
+    spec = (find_pod_template(gvk, obj) or {}).get("spec") or {}
+    if spec.get("hostNetwork"):
+        ports = [
+            port
+            for container in podutil.visit_containers(spec, ephemeral=False)
+            for port in container.get("ports") or ()
+            if not port.get("hostPort")
+        ]
+    apply(obj)
     for port in ports:
         port.pop("hostPort", None)
 
 
-def apply_pod_defaults(release: Release, gvk: GVK, obj: Object) -> None:
-    if (gvk.group, gvk.kind) == ("", "Pod"):
-        spec = obj.get("spec") or {}
-        _pod_spec(release, spec)
-        if is_enabled(release, "PodLevelResources"):
-            default_pod_resources(spec)
-    elif template := find_pod_template(gvk, obj):
-        _pod_spec(release, template.get("spec") or {})
+class _NewerDefaults(NamedTuple):
+    """Which defaults of pods a release has in addition to those of 1.20."""
+
+    grace_periods: bool
+    image_volumes: bool
+    grpc_probes: bool
+    resources: bool
 
 
-def _pod_spec(release: Release, spec: Object) -> None:
+def pod_default_rule(release: Release, gvk: GVK) -> Callable[[Object], None]:
+    """The rule for a kind that is or holds a pod."""
+    newer = _NewerDefaults(
+        has_behaviour(release, "PositiveGracePeriods"),
+        is_enabled(release, "ImageVolume"),
+        is_enabled(release, "GRPCContainerProbe"),
+        is_enabled(release, "PodLevelResources"),
+    )
+    return partial(_template, newer, gvk) if has_pod_template(gvk) else partial(_pod, newer)
+
+
+def _pod(newer: _NewerDefaults, obj: Object) -> None:
+    spec = obj.get("spec") or {}
+    _pod_spec(newer, spec)
+    if newer.resources and "resources" in spec:
+        default_pod_resources(spec)
+
+
+def _template(newer: _NewerDefaults, gvk: GVK, obj: Object) -> None:
+    if template := find_pod_template(gvk, obj):
+        _pod_spec(newer, template.get("spec") or {})
+
+
+def _pod_spec(newer: _NewerDefaults, spec: Object) -> None:
     grace = spec.get("terminationGracePeriodSeconds")
-    if grace is not None and grace < 0 and has_behaviour(release, "PositiveGracePeriods"):
+    if grace is not None and grace < 0 and newer.grace_periods:
         spec["terminationGracePeriodSeconds"] = 1
-    if is_enabled(release, "ImageVolume"):
-        for volume in spec.get("volumes") or ():
-            image = volume.get("image")
+    for volume in spec.get("volumes") or ():
+        if "image" in volume and newer.image_volumes:
+            image = volume["image"]
             if image is not None and not image.get("pullPolicy"):
                 image["pullPolicy"] = default_pull_policy(image.get("reference", ""))
-    if is_enabled(release, "GRPCContainerProbe"):
-        for container in podutil.visit_containers(spec):
-            for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
-                action = (container.get(kind) or {}).get("grpc")
-                if action is not None and action.get("service") is None:
-                    action["service"] = ""
+    for container in podutil.visit_containers(spec):
+        if _PROBES.isdisjoint(container) or not newer.grpc_probes:
+            continue
+        for kind in _PROBES:
+            action = (container.get(kind) or {}).get("grpc")
+            if action is not None and action.get("service") is None:
+                action["service"] = ""

@@ -15,6 +15,7 @@ from typing import Any
 from transom.kit.caching import text_cache
 from transom.machinery import quantity
 from transom.machinery.defaults.images import default_pull_policy
+from transom.machinery.serviceaccounts import TOKEN_SOURCES
 
 Object = dict[str, Any]
 
@@ -180,7 +181,10 @@ def _downward(source: Object) -> None:
 
 def _projected(source: Object) -> None:
     _default_mode(source)
-    for part in source.get("sources") or ():
+    sources = source.get("sources") or ()
+    if sources == TOKEN_SOURCES:  # most pods have them, and they are complete
+        return
+    for part in sources:
         if part.get("downwardAPI") is not None:
             _field_refs(part["downwardAPI"])
         if part.get("serviceAccountToken") is not None:

@@ -12,6 +12,7 @@ import orjson
 from transom.kit.goquote import go_quote
 from transom.machinery.field import forbidden, invalid
 from transom.machinery.gojson import syntax_error
+from transom.machinery.podutil import may_have_profiles
 from transom.machinery.validation.common import check_descending_path
 from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
@@ -41,9 +42,11 @@ def check_pod_annotations(
         errs.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], text))
     if annotations.get(_TOLERATIONS):
         _check_toleration_annotation(annotations[_TOLERATIONS], path, errs, options)
-    if options.checks_deletion_cost and not is_deletion_cost(annotations.get(_DELETION_COST, "0")):
-        text = "must be a 32bit integer"
-        errs.append(invalid(f"{path}[{_DELETION_COST}]", annotations[_DELETION_COST], text))
+    cost = annotations.get(_DELETION_COST)
+    if cost is not None and options.checks_deletion_cost and not is_deletion_cost(cost):
+        errs.append(invalid(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
+    if not may_have_profiles(annotations):
+        return
     if _SECCOMP_POD in annotations:
         check_seccomp_name(annotations[_SECCOMP_POD], f"{path}.{_SECCOMP_POD}", errs)
     for key, value in annotations.items():
@@ -149,7 +152,7 @@ def check_seccomp_agrees(
     annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
 ) -> None:
     """An annotation and the field that replaced it must agree."""
-    if not annotations:
+    if not may_have_profiles(annotations):
         return
     profile = (spec.get("securityContext") or {}).get("seccompProfile")
     if profile is not None and _SECCOMP_POD in annotations:
@@ -183,7 +186,7 @@ def check_apparmor_agrees(
     annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
 ) -> None:
     """An annotation and the field that replaced it must agree, except in pods for Windows."""
-    if not annotations or (spec.get("os") or {}).get("name") == "windows":
+    if not may_have_profiles(annotations) or (spec.get("os") or {}).get("name") == "windows":
         return
     of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
     for container, where in containers_with_path(spec, path):

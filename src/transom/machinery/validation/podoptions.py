@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from transom.machinery.podutil import visit_containers
 from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
@@ -142,15 +143,22 @@ def pod_options(features: FeatureSet) -> PodOptions:
     )
 
 
+# Specs and containers without these fields use nothing that only stored specs may keep.
+_EXEMPTING: Final = frozenset(("hostUsers", "initContainers"))
+_EXEMPTING_IN_CONTAINERS: Final = frozenset(("lifecycle", "restartPolicy", "restartPolicyRules"))
+
+
 def update_options(options: PodOptions, old: dict[str, Any]) -> PodOptions:
     """The options for a change of a spec: what the stored spec already uses stays allowed."""
     if not options.newer:
         return options
-    containers = [
-        c
-        for kind in ("initContainers", "containers", "ephemeralContainers")
-        for c in old.get(kind) or ()
-    ]
+    containers = visit_containers(old)
+    if (
+        _EXEMPTING.isdisjoint(old)
+        and not (old.get("securityContext") or {}).get("sysctls")
+        and all(_EXEMPTING_IN_CONTAINERS.isdisjoint(c) for c in containers)
+    ):
+        return options
     kept: dict[str, Any] = {}
     if old.get("hostUsers") is False and any(c.get("volumeDevices") for c in containers):
         kept["checks_volume_devices"] = False

@@ -14,6 +14,7 @@ from transom.machinery.field import (
     required,
     too_long,
 )
+from transom.machinery.podutil import visit_containers
 from transom.machinery.validation.addresses import legacy_ip
 from transom.machinery.validation.common import (
     MAX_INT32,
@@ -134,7 +135,7 @@ def check_pod_spec(
             _check_dns_config(spec, f"{path}.dnsConfig", errs, options)
         check_host_process(spec, path, errs)
         _check_name(spec, "serviceAccountName", path, errs)
-    if options.newer:
+    if options.newer and _has_file_keys(spec):
         _check_file_key_volumes(spec, path, errs)
 
 
@@ -150,6 +151,14 @@ def _check_all_containers(
         check_ephemeral_containers(
             ephemeral, [*containers, *first], context, f"{path}.ephemeralContainers", errs
         )
+
+
+def _has_file_keys(spec: dict[str, Any]) -> bool:
+    for container in visit_containers(spec):
+        for variable in container.get("env") or ():
+            if "valueFrom" in variable and "fileKeyRef" in (variable["valueFrom"] or ()):
+                return True
+    return False
 
 
 def _check_file_key_volumes(spec: dict[str, Any], path: str, errs: Errors) -> None:

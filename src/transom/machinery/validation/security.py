@@ -329,8 +329,9 @@ def _user_name_problems(name: str) -> Iterator[str]:
 def containers_with_path(spec: dict[str, Any], path: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Every container of a pod spec in Kubernetes' order."""
     for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for i, container in enumerate(spec.get(kind) or ()):
-            yield container, f"{path}.{kind}[{i}]"
+        if found := spec.get(kind):
+            for i, container in enumerate(found):
+                yield container, f"{path}.{kind}[{i}]"
 
 
 def _host_process(context: dict[str, Any] | None) -> bool | None:

@@ -16,6 +16,11 @@ from transom.machinery.releases.behaviour import has_behaviour
 _POD_OS = (1, 23)
 _HOST_PROCESS = (1, 22)
 _EPHEMERAL_VOLUMES = (1, 21)
+# The fields of specs and of containers that depend on feature gates, or hold one that does.
+_GATED_FIELDS = frozenset(("ephemeralContainers", "hostUsers", "os"))
+_GATED_IN_CONTAINERS = frozenset(
+    ("lifecycle", "livenessProbe", "readinessProbe", "securityContext", "startupProbe")
+)
 _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 _METADATA_OF_SUBRESOURCES = (
     "deletionGracePeriodSeconds",
@@ -53,7 +58,13 @@ def drop_disabled_pod_fields(
 
 
 def _drop_gated_fields(storage: StorageRules, spec: Object, old: Object) -> None:
-    """Fields whose gate is not part of their type."""
+    """Fields whose gate is not part of their type. Few pods have any of them."""
+    if (
+        _GATED_FIELDS.isdisjoint(spec)
+        and not spec.get("securityContext")
+        and all(_GATED_IN_CONTAINERS.isdisjoint(c) for c in podutil.visit_containers(spec))
+    ):
+        return
     if not storage.feature("EphemeralContainers") and not old.get("ephemeralContainers"):
         spec.pop("ephemeralContainers", None)
     if not storage.feature("IdentifyPodOS") and "os" not in old:
@@ -119,14 +130,14 @@ def _uses_inline_csi(spec: Object) -> bool:
 
 
 def _create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
-    pod_level = storage.feature("PodLevelResources")
+    pod_level = "resources" in obj["spec"] and storage.feature("PodLevelResources")
     obj["status"] = {"phase": "Pending", "qosClass": podutil.qos_class(obj, pod_level)}
     drop_disabled_pod_fields(storage, obj, None)
     if not has_behaviour(storage.release, "NoSeccompAnnotations"):
         podutil.sync_seccomp(obj)
     if has_behaviour(storage.release, "PodGeneration"):
         obj["metadata"]["generation"] = 1
-    if has_behaviour(storage.release, "GatedCondition") and obj["spec"].get("schedulingGates"):
+    if obj["spec"].get("schedulingGates") and has_behaviour(storage.release, "GatedCondition"):
         obj["status"]["conditions"] = [
             {
                 "type": "PodScheduled",
@@ -137,12 +148,15 @@ def _create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
                 "message": _GATED,
             }
         ]
-    if storage.feature("MatchLabelKeysInPodAffinity"):
+    spec = obj["spec"]
+    if spec.get("affinity") and storage.feature("MatchLabelKeysInPodAffinity"):
         _merge_affinity_keys(obj)
-    if storage.feature("MatchLabelKeysInPodTopologySpread") and storage.feature(
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge"
+    if (
+        (constraints := spec.get("topologySpreadConstraints"))
+        and storage.feature("MatchLabelKeysInPodTopologySpread")
+        and storage.feature("MatchLabelKeysInPodTopologySpreadSelectorMerge")
     ):
-        for constraint in obj["spec"].get("topologySpreadConstraints") or ():
+        for constraint in constraints:
             _merge_label_keys(constraint, obj["metadata"].get("labels") or {})
     if has_behaviour(storage.release, "AppArmorFields"):
         for warning in podutil.sync_apparmor(obj):
