@@ -2,9 +2,9 @@
 
 Starts `transom console` for the cluster of a kubeconfig and prints its resident memory over that of
 an empty Python program with TLS: idle, with an open Cluster page, after N status changes of a pod,
-and after a visit to every page. Doctor runs in a child process; its peak is printed too. Also the
-time until doctor's findings are on the page. It creates and deletes one pod in the namespace
-default, which no node runs.
+after a visit to every page, and after the check of a manifest. Doctor runs in a child process; its
+peak is printed too. Also the time until doctor's findings are on the page. It creates and deletes
+one pod in the namespace default, which no node runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from transom.client.kubeconfig import load_kubeconfig
 
-GOAL = 15.0  # MiB over an empty program, with the live page open
+GOAL = 15.0  # MiB over an empty program, also after every page was used
 _BARE = """
 import asyncio, ssl
 context = ssl.create_default_context()
@@ -32,6 +32,15 @@ print("ready", flush=True)
 asyncio.run(asyncio.sleep(600))
 """
 _PAGES = ("/cluster", "/objects", "/objects/core/v1/pods", "/trace", "/why", "/why/doctor")
+_MANIFEST = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  hostNetwork: true
+  nodeSelector: {kubernetes.io/os: windows}
+  containers: [{name: web, image: nginx, securityContext: {privileged: true}}]
+"""
 _MORE_PAGES = ("/why/scenarios", "/why/faults", "/why/timeline/data", "/lint", "/windows")
 _POD = {
     "apiVersion": "v1",
@@ -150,8 +159,22 @@ def visit(address: str, headers: dict[str, str], paths: tuple[str, ...]) -> None
         print(f"  {path}: {answer.status}")
 
 
+def check_manifest(address: str, headers: dict[str, str]) -> None:
+    """Checks a manifest on the Lint page."""
+    connection = http.client.HTTPConnection(address, timeout=300)
+    connection.request("GET", "/lint", headers=headers)
+    token = re.search(r'name="csrf"[^>]*="([^"]+)"', connection.getresponse().read().decode())
+    if token is None:
+        raise SystemExit("the Lint page has no CSRF token")
+    kind = {"Content-Type": "application/json", "Origin": f"http://{address}"}
+    body = json.dumps({"text": _MANIFEST, "release": "1.36"})
+    connection.request("POST", "/lint/check", body, headers | kind | {"X-CSRF-Token": token[1]})
+    answer = connection.getresponse()
+    print(f"  /lint/check: {answer.status}, {len(answer.read())} bytes")
+
+
 def measure(kubeconfig: Path, events: int) -> float:
-    """Prints all figures; returns the memory with the live page open."""
+    """Prints all figures; returns the largest."""
     with process(sys.executable, "-c", _BARE) as bare:
         assert bare.stdout is not None
         bare.stdout.readline()
@@ -189,8 +212,10 @@ def measure(kubeconfig: Path, events: int) -> float:
         print(f"doctor's child process: at most {peak.peak:.1f} MiB, while it runs")
         visit(where.netloc, headers, _PAGES + _MORE_PAGES)
         time.sleep(2)  # the memory of large pages is returned after they were sent
-        report("after a visit to every page")
-        return live
+        most = max(live, report("after a visit to every page"))
+        check_manifest(where.netloc, headers)
+        time.sleep(2)
+        return max(most, report("after the check of a manifest"))
 
 
 def main() -> int:
@@ -198,9 +223,9 @@ def main() -> int:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--events", type=int, default=2000)
     args = parser.parse_args()
-    live = measure(args.kubeconfig, args.events)
-    print(f"goal: less than {GOAL:.0f} MiB with the live page open: {live:.1f} MiB")
-    return 0 if live < GOAL else 1
+    most = measure(args.kubeconfig, args.events)
+    print(f"goal: less than {GOAL:.0f} MiB with every page in use: {most:.1f} MiB")
+    return 0 if most < GOAL else 1
 
 
 if __name__ == "__main__":

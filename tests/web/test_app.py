@@ -92,8 +92,8 @@ async def test_memory_of_a_large_page_is_returned(
     console: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trimmed = asyncio.Event()
-    monkeypatch.setattr("transom.web.app._SENT_SECONDS", 0.0)
-    monkeypatch.setattr("transom.web.app.trim_memory_later", trimmed.set)
+    monkeypatch.setattr("transom.web.workers._SENT_SECONDS", 0.0)
+    monkeypatch.setattr("transom.web.workers.trim_memory_later", trimmed.set)
     async with console() as page:
         await page.get("/test?text=small")
         await asyncio.sleep(0)

@@ -114,6 +114,7 @@ async def test_who_may_not_list_all_namespaces_sees_one(browser: ContextFactory)
         for path in ("core/v1/nodes", "x.io/v1/widgets?namespace=shop"):
             answer = await page.get(f"/objects/{path}")
             assert answer.status == 403
+            assert "<h2>Not allowed</h2>" in answer.text
             assert "may not &lt;script&gt;" in answer.text and ATTACK not in answer.text
             assert 'id="kind-list"' in answer.text, "other kinds can be chosen"
         api.set("/api/v1/namespaces", denied, 403)

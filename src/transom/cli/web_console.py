@@ -83,10 +83,12 @@ def serve_console(
 
     from transom.kit import logs
     from transom.kit.clock import RealClock
+    from transom.kit.process import use_one_malloc_arena
     from transom.kit.user_errors import UserError
     from transom.web.server import start_console
 
     logs.set_up_logging()
+    use_one_malloc_arena()
 
     async def main() -> None:
         try:

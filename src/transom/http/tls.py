@@ -11,6 +11,7 @@ import hashlib
 import logging
 import ssl
 import sys
+from asyncio import sslproto
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -114,6 +115,15 @@ def tls_layer(
         return protocol
 
     return make
+
+
+def limit_tls_buffers(size: int = 32 * 1024) -> None:
+    """Limits the read buffer of each TLS connection of asyncio's loop, for the whole process.
+
+    asyncio allocates 256 KiB for each connection, which a client with a dozen open watches does not
+    need: a TLS record has 16 KiB at most.
+    """
+    sslproto.SSLProtocol.max_size = size
 
 
 def peer_certificate(transport: Any) -> PeerCertificate | None:

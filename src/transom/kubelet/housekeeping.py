@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 
 from transom.client.events import WARNING
@@ -19,6 +20,7 @@ from transom.kubelet.eviction import EvictionManager
 from transom.kubelet.image_gc import ImageGC
 from transom.kubelet.logrotate import LogRotator
 from transom.kubelet.refs import node_ref
+from transom.kubelet.stats.metrics import KubeletMetrics
 from transom.runtime.api import Container, RuntimeEvent, RuntimeFailure
 
 log = logging.getLogger("transom.kubelet")
@@ -33,8 +35,10 @@ class Housekeeping:
         "_env",
         "_evictions",
         "_images",
+        "_metrics",
         "_next_containers",
         "_next_images",
+        "_relisted",
         "_rotator",
         "_task",
         "_timer",
@@ -46,12 +50,15 @@ class Housekeeping:
         evictions: EvictionManager,
         containers: ContainerGC,
         images: ImageGC,
+        metrics: KubeletMetrics,
     ) -> None:
         self._env = env
         self._evictions = evictions
         self._containers = containers
         self._images = images
+        self._metrics = metrics
         self._rotator = LogRotator(env)
+        self._relisted: float | None = None  # when
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
         self._next_containers = self._next_images = 0.0
@@ -78,6 +85,18 @@ class Housekeeping:
         runtime = self._env.runtime
         return self._evictions.pressed or bool(runtime.sandboxes()) or bool(runtime.containers())
 
+    def _relist(self) -> bool:
+        """Lists all sandboxes and containers, and reports it as the kubelet's PLEG does; whether there
+        are any. Changes of their state are events of the runtime and do not wait for this.
+        """
+        began, now = time.perf_counter(), self._env.clock.monotonic()
+        busy = self._busy()
+        self._metrics.observe("kubelet_pleg_relist_duration_seconds", time.perf_counter() - began)
+        if self._relisted is not None:
+            self._metrics.observe("kubelet_pleg_relist_interval_seconds", now - self._relisted)
+        self._relisted = now if busy else None
+        return busy
+
     def _arm(self, *, first: bool = False) -> None:
         # Spread the rounds of nodes that get their pods at the same time.
         seconds = _ROUND * (self._env.rng.random() if first else 1.0)
@@ -91,13 +110,14 @@ class Housekeeping:
     def _round(self) -> None:
         self._timer = None
         now = self._env.clock.monotonic()
+        busy = self._relist()
         long = self._rotator.due() if self._rotator.enabled else []
         # Most rounds find nothing and then need no task.
         if (
             self._evictions.observe()
             or long
             or now >= min(self._next_containers, self._next_images)
-            or not self._busy()
+            or not busy
         ):
             self._task = asyncio.get_running_loop().create_task(self._work(now, long))
         else:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from socket import socket
 
+from transom.kit.prometheus import Collector
 from transom.kubelet import static_pods
 from transom.kubelet.admission.chain import PodAdmission
 from transom.kubelet.base import KubeletContext
@@ -55,7 +56,7 @@ class Kubelet:
     runs it.
 
     `static` is a manifest directory that replaces the one in the configuration. `server.handler`
-    answers requests even without a listener.
+    answers requests even without a listener. `client_metrics` collects the metrics of `env.client`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Kubelet:
         *,
         tls: TlsContext | None = None,
         static: ManifestFolder | None = None,
+        client_metrics: Collector = tuple,
     ) -> None:
         problems = checks.check_node_configuration(env.config, env.os, env.host)
         if problems:
@@ -128,7 +130,7 @@ class Kubelet:
         if env.config.requests_serving_certificate and tls is not None:
             serving, make_context = ServingCertificateManager(env, self.agent.node), tls
             self._serving, tls = serving, lambda: serving.attach(make_context())
-        self._housekeeping = Housekeeping(env, evictions, containers, images)
+        self._housekeeping = Housekeeping(env, evictions, containers, images, metrics)
         self.agent.set_pressures(evictions)
         self.agent.set_shutdown_status(self._shutdown.status)
         self.server = KubeletServer(
@@ -138,6 +140,7 @@ class Kubelet:
             metrics=metrics,
             mounted=volumes.of,
             measure=volumes.measure,
+            collectors=(volumes.collect_metrics, client_metrics),
             probes=lambda: self._probes.counts(),
         )
         self._running: asyncio.Task[None] | None = None

@@ -10,12 +10,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Final
 
 from transom.client.api import ApiUnreachable
-from transom.http.memory import trim_memory_later
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, parse_query
 from transom.machinery.errors import ApiError
 from transom.web.layout import bare_page, error_page
@@ -24,11 +22,11 @@ from transom.web.markup import Markup, tag, with_code
 from transom.web.responses import html_response, json_error, json_response, redirect
 from transom.web.routing import ConsoleServices, Page, PageRequest, Router
 from transom.web.static_files import static_response
+from transom.web.workers import free_memory_soon
 
 log = logging.getLogger("transom.web")
 
 _LARGE_PAGE: Final = 128 * 1024
-_SENT_SECONDS: Final = 0.5
 _READS: Final = ("GET", "HEAD")
 _LOGIN_HELP: Final = (
     "Press Enter in the terminal where `transom console` runs to get a new login link, or run "
@@ -217,9 +215,6 @@ def _wants_page(request: HttpRequest) -> bool:
 
 
 def _free_memory_after(answer: Answer) -> None:
-    """A large page leaves several times its size in the heap; the system gets that back after the
-    page was sent.
-    """
     body = answer.body if isinstance(answer, HttpResponse) else b""
     if isinstance(body, bytes) and len(body) >= _LARGE_PAGE:
-        asyncio.get_running_loop().call_later(_SENT_SECONDS, trim_memory_later)
+        free_memory_soon()

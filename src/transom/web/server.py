@@ -10,6 +10,7 @@ from typing import Final
 from transom.client.kubeconfig import RestConfig
 from transom.http.limits import HttpLimits
 from transom.http.server import HttpServer, listen_sockets
+from transom.http.tls import limit_tls_buffers
 from transom.kit.clock import Clock
 from transom.web.api_access import ApiAccess
 from transom.web.app import ConsoleApp, login_link
@@ -24,6 +25,7 @@ from transom.web.routing import ConsoleServices, Page
 from transom.web.scenario_doctor import ScenarioDoctor
 from transom.web.scenario_runs import ScenarioRuns
 from transom.web.tasks import StreamLimit
+from transom.web.workers import free_memory_soon
 
 _LIMITS: Final = HttpLimits(connections=512)
 _STOP_GRACE: Final = 1.0
@@ -60,6 +62,7 @@ class Console:
 
 async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddress) -> Console:
     """Serves the console for the identity and cluster of `target`."""
+    limit_tls_buffers()
     sockets = listen_sockets([address.host], address.port)
     port = sockets[0].getsockname()[1]
     secure = address.tls is not None
@@ -68,6 +71,7 @@ async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddres
     app = ConsoleApp(services, PAGES, origins, f"transom-console-{port}", secure=secure)
     server = HttpServer(app, address.tls, limits=_LIMITS)
     await server.serve(sockets)
+    free_memory_soon()  # of the imports
     return Console(server, services, origins[0])
 
 

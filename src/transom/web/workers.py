@@ -10,13 +10,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from transom.http.memory import trim_memory_later
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 
 _T = TypeVar("_T")
 _THREADS: Final = ThreadPoolExecutor(2, "console-work")
 _MOST_WAITING: Final = 16
+_SENT_SECONDS: Final = 0.5
 _waiting: Final[set[object]] = set()
+
+
+def free_memory_soon() -> None:
+    """Large work leaves several times its result in the heap; the system gets that back after the
+    result was sent.
+    """
+    asyncio.get_running_loop().call_later(_SENT_SECONDS, trim_memory_later)
 
 
 async def run_in_worker(function: Callable[..., _T], *arguments: object) -> _T:
@@ -33,3 +42,4 @@ async def run_in_worker(function: Callable[..., _T], *arguments: object) -> _T:
         raise ApiError(400, "BadRequest", problem.message + hint) from problem
     finally:
         _waiting.discard(ticket)
+        free_memory_soon()

@@ -32,6 +32,7 @@ async def test_each_component_has_a_path() -> None:
 
     status, text = await get("/transom/metrics/kube-scheduler")
     assert status == 200 and "\nown 1\n" in text and "rest_client" not in text
+    assert "# HELP kubernetes_build_info [BETA] " in text and 'git_version="v1.36.' in text
     status, text = await get("/transom/metrics/kube-controller-manager")
     assert status == 200 and 'rest_client_requests_total{code="200"' in text
     assert "\nown 1\n" not in text and "process_cpu_seconds_total" in text

@@ -15,6 +15,7 @@ from tests.e2e.console.conftest import ConsoleProcess, running_console, wait_unt
 pytestmark = [pytest.mark.e2e, pytest.mark.loop_budget(None)]
 
 Screenshot = Callable[[Any, str], None]
+WINDOWS_IMAGE = "mcr.microsoft.com/windows/servercore:ltsc2019"
 ATTACK = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
@@ -238,7 +239,11 @@ def test_terminal_in_a_container_and_on_a_node(
     mixed_kubectl: Kubectl,
     take_screenshot: Screenshot,
 ) -> None:
-    _apply(mixed_kubectl, namespace, _pod("shell", "sleep 3600"))
+    windows = _pod("cmd", "")
+    windows["spec"]["nodeSelector"] = {"kubernetes.io/os": "windows"}
+    windows["spec"]["containers"] = [{"name": "main", "image": WINDOWS_IMAGE}]
+    windows["spec"]["containers"][0]["command"] = ["ping", "-t", "127.0.0.1"]
+    _apply(mixed_kubectl, namespace, _pod("shell", "sleep 3600"), windows)
     mixed_kubectl("--namespace", namespace, "wait", "--for=condition=Ready", "pod/shell")
     page.goto(f"{console.origin}/objects/core/v1/pods/{namespace}/shell#terminal")
     page.click("#terminal-run")
@@ -255,6 +260,15 @@ def test_terminal_in_a_container_and_on_a_node(
         "!['', 'connecting', 'connected'].includes("
         "document.querySelector('#terminal-state').textContent)",
     )
+    mixed_kubectl("--namespace", namespace, "wait", "--for=condition=Ready", "pod/cmd")
+    page.goto(f"{console.origin}/objects/core/v1/pods/{namespace}/cmd#terminal")
+    assert page.input_value("#terminal-command") == "cmd"
+    page.click("#terminal-run")
+    page.wait_for_selector('#terminal-state[data-state="live"]')
+    page.keyboard.type("echo %OS%-%COMPUTERNAME%\n")
+    page.wait_for_selector(".terminal >> text=/Windows_NT-cmd/i")
+    page.keyboard.type("exit 7\n")
+    page.wait_for_selector("#terminal-state >> text=exit code 7")
     page.goto(f"{console.origin}/objects/core/v1/nodes/-/windows-1#terminal")
     page.click("#terminal-run")
     page.wait_for_selector('#terminal-state[data-state="live"]')
@@ -337,7 +351,44 @@ def test_a_user_without_permissions_gets_the_reason(
         page.goto(console.new_link())
         page.wait_for_selector("#states >> text=nobody@example.com")
         page.goto(f"{console.origin}/objects/core/v1/secrets")
+        page.wait_for_selector("h2 >> text=Not allowed")
         page.wait_for_selector(".problem >> text=cannot list resource")
+
+
+def test_a_user_who_may_only_read_sees_what_is_refused(
+    new_page: Callable[..., Any], mixed_kubectl: Kubectl, mixed_cluster: Any, namespace: str
+) -> None:
+    reader = f"{namespace}@example.com"
+    binding = ("create", "rolebinding", "reader", "--clusterrole=view", f"--user={reader}")
+    mixed_kubectl("--namespace", namespace, *binding)
+    _apply(mixed_kubectl, namespace, _pod("shell", "echo hello; sleep 3600"))
+    mixed_kubectl("--namespace", namespace, "wait", "--for=condition=Ready", "pod/shell")
+    kubeconfig = mixed_cluster.kubeconfig.with_name(f"{namespace}.reader.kubeconfig")
+    config = json.loads(
+        mixed_kubectl("config", "view", "--raw", "--minify", "--output", "json").stdout
+    )
+    config["users"][0]["user"]["as"] = reader
+    config["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig.write_text(json.dumps(config))
+    with running_console(mixed_cluster, "--kubeconfig", str(kubeconfig)) as console:
+        page = new_page()
+        page.goto(console.new_link())
+        wait_until(page, f"window.transomPicture.model.pods.has('{namespace}/shell')")
+        pod = f"{console.origin}/objects/core/v1/pods/{namespace}/shell"
+        page.goto(f"{pod}#logs")
+        page.wait_for_selector("#log >> text=hello")
+        page.goto(f"{pod}#terminal")  # the same page: its tab changes
+        page.click("#terminal-run")
+        page.wait_for_selector("#terminal-state >> text=pods/exec")
+        page.goto(f"{pod}#yaml")
+        page.click("#edit")
+        text = page.input_value("#editor")
+        page.fill("#editor", text.replace("\nspec:\n", "\nspec:\n  activeDeadlineSeconds: 5\n", 1))
+        page.click("#apply")
+        page.wait_for_selector("#outcome >> text=cannot patch resource")
+        page.click("#delete")
+        page.click("#confirm-delete")
+        page.wait_for_selector("dialog >> text=cannot delete resource")
 
 
 def test_phone_dark_and_table(

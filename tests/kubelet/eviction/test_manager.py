@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from tests.kubelet.small import Node, make_pod, play
 
+from transom.kit.prometheus import Histogram
 from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.eviction import EvictionManager
 from transom.kubelet.failures import PodRejection
 from transom.kubelet.housekeeping import Housekeeping
 from transom.kubelet.image_gc import ImageGC
+from transom.kubelet.stats.metrics import KubeletMetrics
 from transom.machinery.objects import Object
 from transom.runtime.api import Image
 
@@ -309,14 +311,21 @@ async def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -
 
         manager = Counted(node.env, here.active, here.kill)
         collector = ContainerGC(node.env, here.pods.get, lambda: True)
+        metrics = KubeletMetrics()
         task = asyncio.ensure_future(
-            Housekeeping(node.env, manager, collector, ImageGC(node.env)).run()
+            Housekeeping(node.env, manager, collector, ImageGC(node.env), metrics).run()
         )
         await node.clock.run_for(1000)
         assert not rounds
         await here.add(make_pod("web", container()), make_pod("db", container("db")))
         await node.clock.run_for(100)
         assert len(rounds) == 10
+        relisted = {family.name: family.samples[0] for family in metrics.collect()}
+        durations = relisted["kubelet_pleg_relist_duration_seconds"]
+        intervals = relisted["kubelet_pleg_relist_interval_seconds"]
+        assert isinstance(durations, Histogram) and isinstance(intervals, Histogram)
+        assert sum(durations.counts) == 10 and sum(intervals.counts) == 9
+        assert intervals.total == pytest.approx(90)
         here.use(app=7 * GIB, db=GIB - 200 * MIB)
         await node.clock.run_for(20)
         assert [name for name, *_ in here.killed] == [

@@ -66,8 +66,10 @@ def test_histograms_and_probes() -> None:
     )
     assert f'{name}_bucket{{le="+Inf"}} 3\n{name}_sum 20.304\n{name}_count 3\n' in printed
     assert "prober_probe_total" not in printed
-    assert "kubernetes_build_info{" in printed and 'gitVersion="v1.20.15"' in printed
-    assert f'gitCommit="{BUILDS["1.20"].commit}"' in printed and 'goVersion="go1.15.15"' in printed
+    assert "kubernetes_build_info{" in printed and 'git_version="v1.20.15"' in printed
+    assert (
+        f'git_commit="{BUILDS["1.20"].commit}"' in printed and 'go_version="go1.15.15"' in printed
+    )
 
 
 def test_a_pod_worker_names_its_operations() -> None:

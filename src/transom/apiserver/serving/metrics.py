@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.http.messages import Answer, StreamResponse
 from transom.kit.prometheus import Collector, Family, Histogram, Kind, Sample, render_metrics
-from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.build_info import build_info
+from transom.machinery.releases import BUILDS, DEFAULT, Release
 from transom.machinery.releases.metrics import metric_rules
 
 _BUCKETS = (
@@ -97,6 +98,7 @@ MAX_LABEL_SETS = 2000
 class ApiServerMetrics:
     def __init__(self, is_served: IsServed, release: Release = DEFAULT) -> None:
         self._is_served = is_served
+        self._version = BUILDS[str(release)].git_version
         self._shows_sli = metric_rules(release).request_sli
         self._requests: dict[tuple[Labels, int], int] = defaultdict(int)
         self._durations: dict[Labels, _Histogram] = defaultdict(_Histogram)
@@ -187,6 +189,7 @@ class ApiServerMetrics:
                 [Sample((), round(self.started, 3))],
             ),
         ]
+        families.append(build_info(self._version))
         if self._shows_sli:
             families.append(self._sli())
         for metric, value in self.gauges.items():

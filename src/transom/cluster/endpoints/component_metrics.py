@@ -16,7 +16,8 @@ from transom.http.messages import Answer, HttpRequest, HttpResponse
 from transom.kit.process_metrics import collect_process_metrics
 from transom.kit.prometheus import CONTENT_TYPE, Collector, render_metrics
 from transom.kit.user_errors import EXIT_USAGE, UserError
-from transom.machinery.releases import Release
+from transom.machinery.build_info import build_info
+from transom.machinery.releases import BUILDS, Release
 
 METRICS_ROOT = "/transom/metrics"
 SCHEDULER = "kube-scheduler"
@@ -30,13 +31,15 @@ class ComponentMetrics:
 
     def __init__(self, host: str, release: Release) -> None:
         self.client = ClientMetrics(host, release)
+        self._build = build_info(BUILDS[str(release)].git_version)
         self._own: Collector = tuple
 
     def set_own(self, collector: Collector) -> None:
         self._own = collector
 
     def render(self) -> str:
-        return render_metrics([*self.client.collect(), *self._own(), *collect_process_metrics()])
+        own = [*self.client.collect(), *self._own(), self._build]
+        return render_metrics([*own, *collect_process_metrics()])
 
 
 class ClusterComponentMetrics:

@@ -7,7 +7,7 @@ Cheap to create: a cluster has a thousand of them, and most never receive a requ
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from socket import socket
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from transom.http.limits import HttpLimits
 from transom.http.messages import Answer, HttpRequest, HttpResponse
 from transom.http.server import HttpServer
 from transom.kit.lazy import lazy_import
+from transom.kit.prometheus import Collector
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import answers, hostlogs, pods, routes
@@ -62,13 +63,14 @@ class KubeletServer:
     plain HTTP.
 
     `alive` returns whether the sync loop makes progress, for /healthz; `mounted` returns the paths
-    of claimed volumes, `probes` the probe results.
+    of claimed volumes, `probes` the probe results; `collectors` add metrics of other parts.
     """
 
     __slots__ = (
         "_alive",
         "_auth",
         "_checkpoints",
+        "_collectors",
         "_env",
         "_http",
         "_measure",
@@ -91,6 +93,7 @@ class KubeletServer:
         measure: Callable[[], Awaitable[None]] | None = None,
         probes: Callable[[], Iterable[ProbeCount]] = tuple,
         alive: Callable[[], bool] = lambda: True,
+        collectors: Sequence[Collector] = (),
     ) -> None:
         self._env = env
         self._view = view
@@ -114,6 +117,7 @@ class KubeletServer:
         self.metrics = metrics if metrics is not None else KubeletMetrics()
         self.stats = StatsProvider(env, view, mounted)
         self._measure = measure
+        self._collectors = collectors
 
     async def serve(self, listener: socket) -> HttpServer:
         """Serves a bound socket; may be called for several."""
@@ -234,7 +238,8 @@ class KubeletServer:
             if any("persistentVolumeClaim" in v for v in pod["spec"].get("volumes") or ())
             for volume in pod_volumes(env, pod, pod["metadata"]["uid"], now, self.stats.mounted)[1]
         ]
-        return kubelet_metrics(env, self.metrics, self._started, volume_metrics(claims))
+        others = [family for collect in self._collectors for family in collect()]
+        return kubelet_metrics(env, self.metrics, self._started, [*volume_metrics(claims), *others])
 
     def _health(self, request: HttpRequest, rest: tuple[str, ...]) -> HttpResponse:
         alive = self._alive()

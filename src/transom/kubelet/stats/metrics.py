@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from transom.kit.metric_table import MetricRow, MetricTable
-from transom.kit.prometheus import Family, Labels, Sample, render_metrics
+from transom.kit.prometheus import Family, Sample, render_metrics
 from transom.kubelet.base import KubeletContext
+from transom.machinery.build_info import build_info
 from transom.machinery.objects import Object
-from transom.machinery.releases import BUILDS, DEFAULT
 
 _COUNTS: Final = (1, 2, 4, 8, 16)
 
@@ -37,6 +37,9 @@ TABLE: Final[dict[str, MetricRow]] = {
     ),
     "kubelet_pleg_relist_duration_seconds": MetricRow(
         "histogram", "Duration in seconds for relisting pods in PLEG."
+    ),
+    "kubelet_pleg_relist_interval_seconds": MetricRow(
+        "histogram", "Interval in seconds between relisting in PLEG."
     ),
     "kubelet_pod_start_duration_seconds": MetricRow(
         "histogram", "Duration in seconds for a single pod to go from pending to running."
@@ -154,20 +157,7 @@ def _gauges(env: KubeletContext) -> list[Family]:
     for container in env.runtime.containers():
         states[container.state] = states.get(container.state, 0) + 1
     sandboxes = sum(1 for sandbox in env.runtime.sandboxes() if sandbox.state == "ready")
-    version = env.config.version
-    major, minor = version.removeprefix("v").split(".")[:2]
-    built = BUILDS.get(f"{major}.{minor}", BUILDS[str(DEFAULT)])
-    build: Labels = (
-        ("buildDate", built.date),
-        ("compiler", "gc"),
-        ("gitCommit", built.commit),
-        ("gitTreeState", "clean"),
-        ("gitVersion", version),
-        ("goVersion", built.go),
-        ("major", major),
-        ("minor", minor),
-        ("platform", f"{env.host.identity.operating_system}/{env.host.identity.architecture}"),
-    )
+    identity = env.host.identity
     return [
         _gauge(
             "kubelet_node_name",
@@ -191,14 +181,7 @@ def _gauges(env: KubeletContext) -> list[Family]:
             ),
             [Sample((), 0)],
         ),
-        _gauge(
-            "kubernetes_build_info",
-            "A metric with a constant '1' value labeled by major, minor, git version, git "
-            "commit, git tree state, build "
-            "date, Go version, and compiler from which Kubernetes was built, and platform on "
-            "which it is running.",
-            [Sample(build, 1)],
-        ),
+        build_info(env.config.version, f"{identity.operating_system}/{identity.architecture}"),
     ]
 
 

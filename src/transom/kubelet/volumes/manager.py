@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, runtime_checkable
 
 from transom.client.events import WARNING
+from transom.kit.prometheus import Family
 from transom.kubelet import paths
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import VolumeFailure
@@ -35,6 +36,7 @@ from transom.kubelet.volumes import (
 from transom.kubelet.volumes.block import map_device
 from transom.kubelet.volumes.devices import Devices
 from transom.kubelet.volumes.growth import VolumeGrowth
+from transom.kubelet.volumes.metrics import StorageMetrics, total_volumes, volume_plugin_label
 from transom.kubelet.volumes.plugin import (
     MountedVolume,
     PodVolumeSpec,
@@ -46,6 +48,8 @@ from transom.kubelet.volumes.plugin import (
 from transom.kubelet.volumes.tokens import TokenManager
 from transom.machinery.attachable import ATTACHABLE, unique_volume_name
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.metrics import metric_rules
 from transom.machines.files import FileTree
 from transom.machines.smallfiles import list_small_directory
 
@@ -102,7 +106,7 @@ class _Waiting:
 
 
 class _PodVolumes:
-    __slots__ = ("annotations", "growing", "kept_up", "mounted", "waiting")
+    __slots__ = ("annotations", "growing", "kept_up", "mounted", "plugins", "waiting")
 
     def __init__(self) -> None:
         self.annotations: Mapping[str, str] | None = None
@@ -110,6 +114,9 @@ class _PodVolumes:
         self.kept_up: tuple[PodVolumeSpec, ...] = ()  # those whose content may change
         self.growing: tuple[PodVolumeSpec, ...] = ()  # those that may be expanded
         self.waiting: dict[str, _Waiting] | None = None
+        self.plugins: dict[
+            str, str
+        ] = {}  # volume -> label of its plugin, also before it is mounted
 
 
 class VolumeManager:
@@ -119,6 +126,7 @@ class VolumeManager:
         "_in_use",
         "_measured",
         "_measuring",
+        "_metrics",
         "_pods",
         "_tools",
         "in_use_changed",
@@ -134,6 +142,7 @@ class VolumeManager:
         tokens = TokenManager(env.client, env.clock, env.rng)
         self._tools = VolumeHost(env, objects, tokens, drivers or CsiDriverRegistry(), Devices(env))
         self._growth = VolumeGrowth(self._tools)
+        self._metrics = StorageMetrics(metric_rules(Release(*env.config.release)))
         self._in_use: list[str] = []
         self.in_use_changed: Callable[[], None] = lambda: None
         self._pods: dict[str, _PodVolumes] = {}
@@ -164,6 +173,21 @@ class VolumeManager:
 
     async def unmount(self, uid: str) -> None:
         """Called when the pod's containers have ended."""
+        began, failed = self._env.clock.monotonic(), True
+        try:
+            await self._tear_down(uid)
+            failed = False
+        finally:
+            state = self._pods.get(uid) or _PodVolumes()
+            seconds = self._env.clock.monotonic() - began
+            for name in state.mounted:
+                self._metrics.record(state.plugins[name], "volume_unmount", seconds, failed)
+        self._pods.pop(uid, None)
+        self._tools.tokens.forget(uid)
+        self._tools.devices.release(uid)
+        self._report_in_use()
+
+    async def _tear_down(self, uid: str) -> None:
         env = self._env
         files, directory = env.host.files, paths.pod_dir(env, uid)
         try:
@@ -180,10 +204,6 @@ class VolumeManager:
                     files.remove(directory, recursive=True)
         except OSError as problem:
             raise VolumeFailure(env.os.file_error("remove", directory, problem)) from problem
-        self._pods.pop(uid, None)
-        self._tools.tokens.forget(uid)
-        self._tools.devices.release(uid)
-        self._report_in_use()
 
     def mounted(self, uid: str) -> bool:
         return uid in self._pods or self._env.host.files.exists(paths.pod_dir(self._env, uid))
@@ -202,6 +222,12 @@ class VolumeManager:
         if now != self._in_use:
             self._in_use = now
             self.in_use_changed()
+
+    def collect_metrics(self) -> list[Family]:
+        states = self._pods.values()
+        desired = (plugin for state in states for plugin in state.plugins.values())
+        actual = (state.plugins[name] for state in states for name in state.mounted)
+        return [*self._metrics.collect(), total_volumes(desired, actual)]
 
     async def measure(self) -> None:
         """Asks CSI drivers for the usage of their volumes, unless that was just done. Does not wait
@@ -259,7 +285,7 @@ class VolumeManager:
     ) -> None:
         clock = self._env.clock
         end = clock.monotonic() + MOUNT_SECONDS
-        specs, problems = await self._specs(pod, devices, missing)
+        specs, problems = await self._specs(pod, state, devices, missing)
         while True:
             for number, spec in enumerate(specs, 1):
                 await self._attempt(pod, spec, state, FRESH)
@@ -279,7 +305,7 @@ class VolumeManager:
             await clock.sleep(max(min(due, end) - now, 0.0))
 
     async def _specs(
-        self, pod: Object, devices: set[str], missing: list[str]
+        self, pod: Object, state: _PodVolumes, devices: set[str], missing: list[str]
     ) -> tuple[list[PodVolumeSpec], list[str]]:
         by_name = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         specs, problems = [], []
@@ -299,6 +325,7 @@ class VolumeManager:
                         "err=no volume plugin matched"
                     )
                 specs.append(spec)
+                state.plugins[name] = volume_plugin_label(PLUGINS[spec.kind], spec)
             except VolumeFailure as problem:
                 problems.append(str(problem))
         return specs, problems
@@ -318,16 +345,21 @@ class VolumeManager:
         if waiting is not None and self._env.clock.monotonic() < waiting.at:
             return
         plugin = PLUGINS[spec.kind]
+        began, failed = self._env.clock.monotonic(), True
         try:
             mounted = await self._set_up(pod, spec, plugin, state.mounted.get(spec.outer), max_age)
         except VolumeFailure as problem:
+            failed = not isinstance(problem, SilentFailure)  # it waits for its attachment
             self._failed(pod, spec, state, problem)
+            if not failed:
+                return
         except OSError as problem:
             path = problem.filename or spec.name
             self._failed(
                 pod, spec, state, VolumeFailure(self._env.os.file_error("open", path, problem))
             )
         else:
+            failed = False
             mounted.group = spec.group
             self._report_in_use()
             if (
@@ -341,6 +373,12 @@ class VolumeManager:
             state.mounted[spec.outer] = mounted
             if waiting is not None and state.waiting is not None:
                 del state.waiting[spec.outer]
+        self._metrics.record(
+            state.plugins[spec.outer],
+            "map_volume" if spec.block else "volume_mount",
+            self._env.clock.monotonic() - began,
+            failed,
+        )
 
     async def _set_up(
         self,

@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
-from xml.etree import ElementTree as Xml
+from typing import TYPE_CHECKING, Final
 
+from transom.kit.lazy import lazy_import
 from transom.lint.engine import LintReport
 from transom.lint.findings import LintFinding
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree as Xml
+else:  # only this format needs it
+    Xml = lazy_import("xml.etree.ElementTree")
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -39,10 +39,14 @@ class MetricRules(NamedTuple):
     rest_client_host: bool = False  # requests are timed by host, not by URL
     rest_client_buckets: tuple[float, ...] = _REQUEST_SECONDS
     request_sli: bool = False  # apiserver_request_sli_duration_seconds
+    build_info_stability: str = "ALPHA"
+    storage_status: bool = False  # storage_operation_duration_seconds by status and migration
+    storage_errors: bool = True  # storage_operation_errors_total and ..._status_count
+    storage_stability: str = "ALPHA"
 
 
 _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
-    (Release(1, 21), {"scheduler_binding": False}),
+    (Release(1, 21), {"scheduler_binding": False, "storage_status": True}),
     (
         Release(1, 23),
         {
@@ -51,6 +55,7 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
                 "scheduling_attempt_duration_seconds",
             ),
             "scheduler_stability": "STABLE",
+            "storage_errors": False,
         },
     ),
     (
@@ -96,7 +101,8 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
         },
     ),
     (Release(1, 33), {"scheduler_cache": "cache_size"}),
-    (Release(1, 36), {"workqueue_stability": "BETA"}),
+    (Release(1, 36), {"workqueue_stability": "BETA", "build_info_stability": "BETA"}),
+    (Release(1, 37), {"storage_stability": "BETA"}),
 )
 
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from socket import socket
 from typing import Final
+from urllib.parse import urlsplit
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
+from transom.client.metrics import RestClientMetrics
 from transom.kit.goquote import go_quote
 from transom.kit.user_errors import UserError
 from transom.kubelet.base import DriverFolders, KubeletContext, RunProgram
@@ -24,6 +26,8 @@ from transom.kubelet.node import checks
 from transom.kubelet.server.server import answer_ping_healthz
 from transom.kubelet.static_pods import RealFolder
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.metrics import metric_rules
 from transom.node.programs.flags import gates, klog
 from transom.node.programs.flags import kubelet as flags
 from transom.node.programs.flags.golang import FlagError, ParsedFlags, flag_usage
@@ -295,7 +299,8 @@ def _make_kubelet(
 ) -> tuple[Kubelet, EventRecorder]:
     node, cluster = start.node, start.node.cluster
     clock, rng = node.machine.clock, random.Random(cluster.rng.getrandbits(64))
-    client = _make_client(start, log, config, server)
+    requests = RestClientMetrics(metric_rules(Release(*config.release)), urlsplit(server).netloc)
+    client = _make_client(start, log, config, server, requests)
     events = EventRecorder(
         client,
         "kubelet",
@@ -326,14 +331,19 @@ def _make_kubelet(
     )
     static = RealFolder(node.spec.static_pods) if node.spec.static_pods else None
     try:
-        return Kubelet(env, tls=node.kubelet_tls, static=static), events
+        kubelet = Kubelet(env, tls=node.kubelet_tls, static=static, client_metrics=requests.collect)
+        return kubelet, events
     except BadConfiguration as problem:
         message = f"the kubelet of {node.spec.name} refuses to start: {problem}"
         raise UserError(message) from problem
 
 
 def _make_client(
-    start: ProgramStart, log: ProgramLog, config: KubeletConfig, server: str
+    start: ProgramStart,
+    log: ProgramLog,
+    config: KubeletConfig,
+    server: str,
+    requests: RestClientMetrics,
 ) -> ApiClient:
     """Logs requests at --v=6, except those of a kubelet that was started at boot: they would fill
     its log.
@@ -350,6 +360,7 @@ def _make_client(
         server,
         reachable=lambda: known and node.network.has_route_to(server_host(server)),
         quiet=start.at_boot and known,
+        metrics=requests,
     )
 
 

@@ -17,6 +17,7 @@ from transom.client.api import (
     ObjectList,
     WatchEvent,
 )
+from transom.client.metrics import RestClientMetrics
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
@@ -80,6 +81,7 @@ class LoggedClient:
         *,
         reachable: Callable[[], bool],
         quiet: bool = False,
+        metrics: RestClientMetrics | None = None,
     ) -> None:
         self._client = client
         self._log = log
@@ -87,6 +89,7 @@ class LoggedClient:
         self._server = server.rstrip("/")
         self._reachable = reachable
         self._quiet = quiet
+        self._metrics = metrics
 
     async def _logged(
         self, method: str, path: str, answer: Coroutine[Any, Any, T], good: int = 200
@@ -96,9 +99,8 @@ class LoggedClient:
             problem = f'{method.capitalize()} "{self._server}{path}": {connection_refused_text(self._server)}'
             if not self._quiet:
                 self._log.line(ERROR, "request.go:645", problem)
+            self._record(method, "<error>", 0.0)
             raise ApiUnreachable(problem)
-        if self._quiet or self._log.verbosity < _REQUESTS:
-            return await answer
         began, status = self._clock.monotonic(), good
         try:
             return await answer
@@ -106,7 +108,16 @@ class LoggedClient:
             status = problem.code
             raise
         finally:
-            took = round((self._clock.monotonic() - began) * 1000)
+            seconds = self._clock.monotonic() - began
+            self._record(method, str(status), seconds)
+            self._log_request(method, path, status, round(seconds * 1000))
+
+    def _record(self, method: str, code: str, seconds: float) -> None:
+        if self._metrics is not None:
+            self._metrics.record(method, code, seconds)
+
+    def _log_request(self, method: str, path: str, status: int, took: int) -> None:
+        if not self._quiet and self._log.verbosity >= _REQUESTS:
             text = f"{method} {self._server}{path} {status} {_STATUS.get(status, '')}".rstrip()
             self._log.info("round_trippers.go:444", f"{text} in {took} milliseconds", _REQUESTS)
 

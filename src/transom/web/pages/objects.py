@@ -75,7 +75,9 @@ async def show_table(request: PageRequest) -> Answer:
             raise table
         if kind.namespaced and not namespace and request.services.namespace:
             return redirect(f"{kind.page}?namespace={quote(request.services.namespace)}")
-        rows = tag("p", table.message, role="alert", class_="problem")
+        rows = fragment(
+            tag("h2", "Not allowed"), tag("p", table.message, role="alert", class_="problem")
+        )
     else:
         rows = fragment(
             _table(kind, table, wide=bool(request.query("wide"))), _paging(request, kind, table)

@@ -4,7 +4,6 @@ an example.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import yaml
@@ -138,9 +137,8 @@ def _row(record: Record, opened: bool) -> Markup:
     )
 
 
-@cache
 def _details(record: Record) -> Markup:
-    """Statement, facts, source and example; examples take a millisecond each."""
+    """Statement, facts, source and example."""
     rows: list[tuple[str, Child]] = []
     if isinstance(record, record_types.WindowsLimit):
         rows.append(("On Windows", wording.record_outcome(record)))

@@ -37,8 +37,12 @@ for (const [at, tab] of tabs.entries()) {
     if (step) openTab(tabs[(at + step + tabs.length) % tabs.length]);
   });
 }
-const wanted = tabs.find((tab) => tab.id === `tab-${location.hash.slice(1)}`);
-if (wanted) openTab(wanted, false);
+function openWantedTab() {
+  const wanted = tabs.find((tab) => tab.id === `tab-${location.hash.slice(1)}`);
+  if (wanted) openTab(wanted, false);
+}
+addEventListener("hashchange", openWantedTab); // an address of the same object was opened
+openWantedTab();
 
 // ---- live
 
