@@ -38,8 +38,7 @@ async def test_the_lease_is_renewed_and_others_expire() -> None:
         await plane.settle(11)
         second = await plane.get(LEASES, "kube-system", mine)
         assert second["spec"]["renewTime"] > first["spec"]["renewTime"]
-        assert other._task is not None
-        other._task.cancel()
+        await other._task.stop()
         await plane.settle(2 * 3600 + 30)
         assert await plane.missing(LEASES, "kube-system", theirs)
         await lease.stop()

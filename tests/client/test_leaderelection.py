@@ -100,6 +100,7 @@ class Candidates:
         self.leading: list[str] = []
         self.terms: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.electors: dict[str, LeaderElector] = {}
 
     def start(self, name: str, *, watch: bool = False) -> None:
         client = self._server.client(name)
@@ -122,6 +123,7 @@ class Candidates:
             finally:
                 self.leading.remove(name)
 
+        self.electors[name] = elector
         self.tasks[name] = asyncio.create_task(elector.run(lead))
 
 
@@ -166,6 +168,26 @@ async def test_another_takes_over_when_the_leader_is_cut_off() -> None:
         await clock.run_for(15)
         assert candidates.leading == ["b"] and server.lease is not None
         assert server.lease["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_suspended_leader_may_not_write_when_it_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with play() as (_server, clock, candidates):
+        candidates.start("a")
+        await clock.run_for(5)
+        candidates.start("b")
+        await clock.run_for(60)
+        candidates.electors["a"].check_leading()
+        with pytest.raises(errors.ApiError, match="leaderelection lost"):
+            candidates.electors["b"].check_leading()
+        now = clock.monotonic()
+        with monkeypatch.context() as patch:  # time passes, and no task of the process runs
+            patch.setattr(VirtualClock, "monotonic", lambda _clock: now + 10)
+            with pytest.raises(errors.ApiError, match="leaderelection lost"):
+                candidates.electors["a"].check_leading()
+        await clock.run_for(60)
+        candidates.electors["a"].check_leading()
 
 
 async def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:

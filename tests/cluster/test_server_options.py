@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from transom.cluster.cluster_file import ClusterFile
-from transom.cluster.config import ClusterConfig
+from transom.cluster.config import ClusterConfig, save_nodes
 from transom.cluster.options import ServerSetOptions, UpOptions, choose_config
 from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.node.spec import NodeSpec, demo_specs
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +52,26 @@ def test_one_server_does_not_become_several() -> None:
     with pytest.raises(UserError, match="was created with 1 API servers") as raised:
         choose(ClusterConfig(), 3)
     assert raised.value.code == EXIT_USAGE
-    several = ClusterConfig(servers=3, store="etcds://127.0.0.1:1")
+    assert "transom migrate --servers 3" in raised.value.hint
+    several = ClusterConfig(servers=3, store="etcds://127.0.0.1:1", etcd_ports=(1, 2))
     with pytest.raises(UserError, match="was created with 3 API servers"):
         choose(several, 1)
     assert choose(several, 5).servers == 5
     assert chosen(several).servers == 3
-    with pytest.raises(UserError, match="use their own etcd"):
+    with pytest.raises(UserError, match="use another etcd"):
         chosen(several, "sqlite")
+
+
+def test_servers_of_an_etcd_that_is_not_their_own_may_become_more_or_fewer() -> None:
+    def choose(before: ClusterConfig, number: int) -> tuple[ClusterConfig, list[NodeSpec] | None]:
+        options = UpOptions(server_set=ServerSetOptions(servers=number))
+        return choose_config(before, options, ClusterFile(), "", lambda _text: None)
+
+    one = ClusterConfig(store="etcd://127.0.0.1:1")
+    save_nodes(one, demo_specs(one, 1, 0, None, False))
+    config, nodes = choose(one, 3)
+    assert config.servers == 3 and nodes is not None
+    names = [node.name for node in nodes]
+    assert names == ["control-plane", "linux-1", "control-plane-2", "control-plane-3"]
+    config, nodes = choose(config, 1)
+    assert config.servers == 0 and nodes is None

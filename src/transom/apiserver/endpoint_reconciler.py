@@ -18,6 +18,7 @@ import orjson
 from transom.apiserver.core.integrity import MASTER_LEASES
 from transom.client.api import ApiClient, is_conflict, is_not_found
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, GroupVersionResource
+from transom.kit.background_task import BackgroundTask
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -47,20 +48,17 @@ class EndpointReconciler:
         self._generation = 0
         self._changed = asyncio.Event()
         self._watch: Subscription | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask("endpoint-reconciler")
 
     async def start(self) -> None:
         self._watch = self._store.watch(BUCKET, self._store.revision, self._leases_changed)
         await self._attempt()
-        self._task = asyncio.create_task(self._run(), name="endpoint-reconciler")
+        self._task.start(self._run())
 
     async def stop(self) -> None:
         """Removes this server from the endpoints."""
-        if self._task is None:
+        if not await self._task.stop():
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self._task = None
         if self._watch is not None:
             self._watch.cancel()
         try:

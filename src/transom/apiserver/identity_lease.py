@@ -4,7 +4,6 @@ of servers that have ended without deleting theirs are deleted after an hour.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import logging
@@ -13,6 +12,7 @@ from typing import Final
 
 from transom.client.api import ApiClient, is_not_found
 from transom.client.resources import LEASES
+from transom.kit.background_task import BackgroundTask
 from transom.kit.clock import Clock, parse_rfc3339, rfc3339_micro
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -50,17 +50,14 @@ class IdentityLease:
         self._holder = f"{self._name}_{uuid.uuid4()}"
         self._label = identity_label(release)
         self._labels = {self._label: _COMPONENT, "kubernetes.io/hostname": hostname}
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask("identity-lease")
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="identity-lease")
+        self._task.start(self._run())
 
     async def stop(self) -> None:
-        if self._task is None:
+        if not await self._task.stop():
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self._task = None
         try:
             await self._delete(self._name)
         except (ApiError, StoreError) as problem:

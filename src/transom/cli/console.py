@@ -109,14 +109,14 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _server_count(text: str) -> int:
+def server_count(text: str) -> int:
     return number_between(text, 1, 9, "a cluster has 1 to 9 API servers")
 
 
 def add_servers_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--servers",
-        type=_server_count,
+        type=server_count,
         metavar="N",
         help=(
             "API servers, each a process, with an etcd of three members behind one address "

@@ -38,7 +38,7 @@ VERBS = {
     "rehearse": "move workloads to nodes of another Windows build, and report what does not run",
     "readiness": "run the Windows Operational Readiness test cases against a cluster",
     "snapshot": "save, verify, list or restore snapshots of a cluster",
-    "migrate": "move the objects of a cluster to an etcd, or back to a file",
+    "migrate": "move a cluster to an etcd, to several API servers, or back to a file",
     "upgrade": "restart the processes of a cluster one by one, with the installed version",
     "report": "collect information for a bug report",
     "image": "list, import, load, save, pull or remove images for real containers",

@@ -20,6 +20,7 @@ from transom.client.events import NORMAL, EventRecorder
 from transom.client.metrics import LeaderMetrics
 from transom.client.resources import LEASES
 from transom.kit.clock import Clock, rfc3339_micro
+from transom.machinery import errors
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -83,6 +84,14 @@ class LeaderElector:
     @property
     def is_leader(self) -> bool:
         return self.leader == self._identity
+
+    def check_leading(self) -> None:
+        """Raises ApiError if the lease is not ours or was not renewed in time. A process that was
+        suspended continues where it was: this keeps it from working beside the next leader.
+        """
+        late = self._clock.monotonic() - self._seen_at >= self._times.renew
+        if late or not self.is_leader:
+            raise errors.service_unavailable("leaderelection lost")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Waits to become the leader, then runs `lead` until it ends or the lease is lost, which

@@ -31,9 +31,10 @@ from transom.node.settings import (
     ENGINES,
     RELEASES,
     cidr_of_family,
+    name_option,
     split_cidrs,
 )
-from transom.node.spec import NodeSpec, demo_specs, specs_from_file
+from transom.node.spec import NodeSpec, add_control_planes, demo_specs, specs_from_file
 from transom.node.support_warnings import node_warnings
 from transom.windows.policy import UnknownRecord, WarningPolicy
 from transom.windows.policy import parse_record_patterns as parse_policy
@@ -216,7 +217,7 @@ def _apply_options(
         ),
     )
     config = enable_dual_stack(config)
-    machines = _choose_nodes(config, options.machines, file)
+    machines = _choose_nodes(before, config, options.machines, file)
     large = machines is not None and len(machines) > _NODES_OF_DEFAULT_RANGE
     if large and config.pod_cidr == DEFAULT_POD_CIDR:
         config = replace(config, pod_cidr=LARGE_POD_CIDR)
@@ -238,18 +239,20 @@ def _choose_store(wanted: str) -> str:
 def _choose_servers(
     before: ClusterConfig | None, config: ClusterConfig, options: ServerSetOptions
 ) -> ClusterConfig:
-    """A cluster keeps its number of servers: they share an etcd, one alone has a file."""
+    """One server may have a file; several share an etcd, and their number may change."""
     wanted = config.servers if options.servers is None else options.servers
     wanted = 0 if wanted == 1 else wanted
     if before is not None and before.servers and config.store != before.store:
         raise UserError(
-            f"the {before.servers} API servers of cluster {config.name!r} use their own etcd",
-            "create another cluster with --name and --store",
+            f"the {before.servers} API servers of cluster {config.name!r} use another etcd",
+            f"move its objects: transom migrate --to STORE{name_option(config.name)}",
         )
-    if before is not None and bool(wanted) != bool(before.servers):
+    has_own_store = before is not None and (not before.store or bool(before.etcd_ports))
+    if before is not None and has_own_store and bool(wanted) != bool(before.servers):
+        change = f"--servers {wanted}" if wanted else "--to sqlite"
         raise UserError(
             f"cluster {config.name!r} was created with {before.servers or 1} API servers",
-            "to change that, create another cluster with --name, or delete this one first",
+            f"to change that: transom migrate {change}{name_option(config.name)}",
             EXIT_USAGE,
         )
     return replace(config, servers=wanted)
@@ -287,7 +290,7 @@ def cluster_file(options: UpOptions) -> ClusterFile:
 
 
 def _choose_nodes(
-    config: ClusterConfig, options: NodeOptions, file: ClusterFile
+    before: ClusterConfig | None, config: ClusterConfig, options: NodeOptions, file: ClusterFile
 ) -> list[NodeSpec] | None:
     """The nodes to start with, if they differ from those of the last start."""
     if config.no_nodes:
@@ -300,7 +303,8 @@ def _choose_nodes(
                 "leave out --linux, --windows and --build",
             )
         return specs_from_file(config, file.nodes)
-    if options.given or load_nodes(config) is None:
+    known = load_nodes(config)
+    if options.given or known is None:
         build, revision = options.build or (None, 0)
         return demo_specs(
             config,
@@ -311,6 +315,8 @@ def _choose_nodes(
             max(1, config.servers),
             revision,
         )
+    if before is not None and config.servers > before.servers:
+        return add_control_planes(config, known, config.servers)
     return None
 
 

@@ -89,15 +89,16 @@ async def run_cluster_controllers(
         selected = controller_manager.selected_controllers(_CONTROLLERS)
         return [row for row in selected if row not in early_controllers.EARLY_CONTROLLERS]
 
-    def client(identity: str) -> ApiClient:
+    def make_client(identity: str, check_write: Callable[[], None] | None) -> ApiClient:
         namespace = "kube-system"
         name = user_name(namespace, identity) if identity else controller_runner.USER
         groups = (*group_names(namespace),) if identity else ()
         component = f"kubernetes/{identity or 'shared-informers'}"
         agent = f"{controller_runner.USER_AGENT}/{config.git_version} (linux/amd64) {component}"
         user = UserInfo(name, (*groups, "system:authenticated"))
+        requests = metrics.controllers.client.requests
         return InProcessClient(
-            api, user, user_agent=agent, metrics=metrics.controllers.client.requests
+            api, user, user_agent=agent, metrics=requests, check_write=check_write
         )
 
     authority = load_key_pair(pki.ca, pki.ca_key)
@@ -122,13 +123,21 @@ async def run_cluster_controllers(
             cloud=nodes.cloud_calls(),
         )
 
+    electing = make_client("", None)
+    elector = _make_elector(api, config, CONTROLLER_MANAGER, electing, metrics.controllers)
+    check_write = None if elector is None else elector.check_leading
+
     async def lead() -> None:
         runner = controller_runner.ControllerRunner(
-            client, api.clock, random.SystemRandom(), settings, metrics.controllers.client.queues
+            lambda identity: make_client(identity, check_write),
+            api.clock,
+            random.SystemRandom(),
+            settings,
+            metrics.controllers.client.queues,
         )
         await runner.run(early_controllers.EARLY_CONTROLLERS, others)
 
-    await _run_elected(api, config, CONTROLLER_MANAGER, client(""), lead, metrics.controllers)
+    await (lead() if elector is None else elector.run(lead))
 
 
 async def run_cluster_scheduler(
@@ -137,12 +146,18 @@ async def run_cluster_scheduler(
     await asyncio.to_thread(components.load_scheduler)
 
     agent = f"{scheduler_module.USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/scheduler"
-    client = InProcessClient(
-        api,
-        UserInfo(scheduler_module.USER, ("system:authenticated",)),
-        user_agent=agent,
-        metrics=metrics.scheduler.client.requests,
-    )
+
+    def make_client(check_write: Callable[[], None] | None) -> ApiClient:
+        return InProcessClient(
+            api,
+            UserInfo(scheduler_module.USER, ("system:authenticated",)),
+            user_agent=agent,
+            metrics=metrics.scheduler.client.requests,
+            check_write=check_write,
+        )
+
+    elector = _make_elector(api, config, SCHEDULER, make_client(None), metrics.scheduler)
+    client = make_client(None if elector is None else elector.check_leading)
     path = scheduler_config_file(config)
     features = FeatureSet(
         parse_release(config.release), parse_feature_gates(config.feature_gates, config.release)
@@ -163,24 +178,22 @@ async def run_cluster_scheduler(
         metrics.scheduler.set_own(scheduler.collect_metrics)
         await scheduler.run()
 
-    await _run_elected(api, config, SCHEDULER, client, lead, metrics.scheduler)
+    await (lead() if elector is None else elector.run(lead))
 
 
-async def _run_elected(
+def _make_elector(
     api: ApiServer,
     config: ClusterConfig,
     name: str,
     client: ApiClient,
-    lead: RunComponent,
     metrics: ComponentMetrics,
-) -> None:
-    """Runs a component in one of the servers that share a store, as long as this one holds its
-    Lease. A store of one process needs no election.
+) -> leaderelection.LeaderElector | None:
+    """Elects the server, of those that share a store, in which a component runs. A store of one
+    process needs no election.
     """
     if not config.store:
-        await lead()
-        return
-    elector = leaderelection.LeaderElector(
+        return None
+    return leaderelection.LeaderElector(
         client,
         "kube-system",
         name,
@@ -190,4 +203,3 @@ async def _run_elected(
         watch_client=InProcessClient(api, SERVER_USER),
         metrics=metrics.client.leases,
     )
-    await elector.run(lead)

@@ -4,6 +4,7 @@ checks; `node.pool` creates the nodes. Light to import.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -142,6 +143,21 @@ def demo_specs(
             NodeSpec(name, os="windows", build=build or 0, revision=revision, taints=taints)
         )
     return complete_specs(settings, nodes)
+
+
+def add_control_planes(
+    settings: ClusterSettings, nodes: Sequence[NodeSpec], servers: int
+) -> list[NodeSpec]:
+    """The nodes of a cluster that gets more API servers: one control-plane node for each of them."""
+    release = parse_release(settings.release)
+    names = {node.name for node in nodes}
+    missing = servers - len(control_plane_nodes(nodes))
+    free = (name for i in itertools.count(2) if (name := f"control-plane-{i}") not in names)
+    added = [
+        NodeSpec(name, labels=control_plane_labels(release), taints=control_plane_taints(release))
+        for name in itertools.islice(free, max(missing, 0))
+    ]
+    return [*nodes, *complete_specs(settings, added, [node.number for node in nodes])]
 
 
 def complete_specs(

@@ -17,6 +17,7 @@ from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.serving import http
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import builtin_resource
+from transom.machinery import errors
 from transom.machinery.errors import ApiError
 
 CONFIG_MAPS = builtin_resource("/ConfigMap")
@@ -62,6 +63,34 @@ async def test_both_transports_reject_what_the_user_may_not_do() -> None:
             headers={b"impersonate-user": b"jane"},
         )
         assert (status, answer["message"]) == (403, str(forbidden.value))
+
+
+async def test_a_client_that_may_not_write_any_more_can_read() -> None:
+    def refuse() -> None:
+        raise errors.service_unavailable("leaderelection lost")
+
+    async with run() as api:
+        admin = UserInfo("admin", ("system:masters",))
+        made = await InProcessClient(api.server, admin).create(
+            CONFIG_MAPS, "default", {"metadata": {"name": "a"}}
+        )
+        client = InProcessClient(api.server, admin, check_write=refuse)
+        assert await client.get(CONFIG_MAPS, "default", "a") is made
+        (await client.watch(CONFIG_MAPS, "default")).close()
+        writes = (
+            client.create(CONFIG_MAPS, "default", {"metadata": {"name": "b"}}),
+            client.update(CONFIG_MAPS, {**made, "data": {"a": "b"}}),
+            client.patch(CONFIG_MAPS, "default", "a", {"data": {"a": "b"}}),
+            client.delete(CONFIG_MAPS, "default", "a"),
+            client.delete_collection(CONFIG_MAPS, "default"),
+        )
+        for write in writes:
+            with pytest.raises(ApiError, match="leaderelection lost"):
+                await write
+        names = [
+            one["metadata"]["name"] for one in (await client.list(CONFIG_MAPS, "default")).items
+        ]
+        assert "a" in names and "b" not in names
 
 
 async def test_the_in_process_client_gets_objects_and_not_bytes() -> None:

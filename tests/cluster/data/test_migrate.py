@@ -16,11 +16,13 @@ from transom.apiserver.server import ServerOptions, build_api_server
 from transom.cluster import config as configs
 from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
+from transom.cluster.data.etcd_data import etcd_of_stopped_cluster
 from transom.cluster.data.etcd_store import make_etcd_store
-from transom.cluster.data.migrate import migrate_cluster
+from transom.cluster.data.migrate import OWN_ETCD, SQLITE, migrate_cluster
 from transom.kit.clock import RealClock
 from transom.kit.keyring import create_key_file
 from transom.kit.user_errors import UserError
+from transom.node.spec import demo_specs
 from transom.store.api import Store
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, parse_etcd_address
@@ -126,6 +128,21 @@ async def _stored(url: str, path: str) -> wire.EtcdKeyValue:
     return found.kvs[0]
 
 
+async def _read_own_etcd(config: ClusterConfig) -> dict[str, list[Any]]:
+    async with etcd_of_stopped_cluster(config, NOTHING) as store:
+        return await _read(store)
+
+
+def _saved_config() -> ClusterConfig:
+    found = configs.load_config("moving")
+    assert found is not None
+    return found
+
+
+def versions_of(lists: dict[str, list[Any]]) -> list[int]:
+    return [int(item["metadata"]["resourceVersion"]) for items in lists.values() for item in items]
+
+
 def without_versions(lists: dict[str, list[Any]]) -> dict[str, list[Any]]:
     def plain(item: Any) -> Any:
         meta = {k: v for k, v in item["metadata"].items() if k != "resourceVersion"}
@@ -156,6 +173,66 @@ def test_a_cluster_moves_to_etcd_and_back(etcd: EtcdProcess, config: ClusterConf
     assert asyncio.run(_read(SqliteStore(config.database))) == inside
 
 
+def test_a_cluster_moves_to_several_servers_and_back(config: ClusterConfig) -> None:
+    require_etcd()
+    before = asyncio.run(_fill(config))
+    report = migrate_cluster(config, OWN_ETCD, lambda _text: None, 2)
+    moved = _saved_config()
+    assert (moved.servers, len(moved.server_ports), len(moved.etcd_ports)) == (2, 2, 2)
+    assert report["servers"] == 2 and moved.store.startswith("etcds://127.0.0.1:")
+    inside = asyncio.run(_read_own_etcd(moved))
+    assert without_versions(inside) == without_versions(before)
+    back = migrate_cluster(moved, SQLITE, lambda _text: None)
+    again = _saved_config()
+    assert (again.servers, again.store, again.server_ports, again.etcd_ports) == (0, "", (), ())
+    assert Path(back["kept"]).is_dir() and not (config.state / "etcd").exists()
+    assert asyncio.run(_read(SqliteStore(config.database))) == inside
+    # Once more: the data of the former members is not in the way.
+    migrate_cluster(again, OWN_ETCD, lambda _text: None, 2)
+    once_more = asyncio.run(_read_own_etcd(_saved_config()))
+    assert without_versions(once_more) == without_versions(before)
+
+
+def test_revisions_in_etcd_are_higher_than_all_before(
+    config: ClusterConfig, tmp_path: Path
+) -> None:
+    """A client that continues at a revision of the file must not wait until etcd reaches it."""
+    require_etcd()
+    before = asyncio.run(_fill(config))
+    other = EtcdProcess(tmp_path / "etcd").start()  # at revision 1
+    try:
+        url = other.fresh_url()
+        migrate_cluster(config, url, lambda _text: None)
+        inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING)))
+    finally:
+        other.kill()
+    assert without_versions(inside) == without_versions(before)
+    assert min(versions_of(inside)) > max(versions_of(before))
+
+
+def test_several_servers_move_to_another_etcd(etcd: EtcdProcess, config: ClusterConfig) -> None:
+    before = asyncio.run(_fill(config))
+    migrate_cluster(config, OWN_ETCD, lambda _text: None, 2)
+    url = etcd.fresh_url()
+    report = migrate_cluster(_saved_config(), url, lambda _text: None)
+    moved = _saved_config()
+    assert (moved.servers, moved.store, moved.etcd_ports) == (2, url, ())
+    assert len(moved.server_ports) == 2 and Path(report["kept"]).is_dir()
+    inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING)))
+    assert without_versions(inside) == without_versions(before)
+
+
+def test_more_servers_get_control_plane_nodes(config: ClusterConfig) -> None:
+    require_etcd()
+    config = replace(config, no_nodes=False)
+    asyncio.run(_fill(config))
+    configs.save_nodes(config, demo_specs(config, 1, 0, None, False))
+    migrate_cluster(config, OWN_ETCD, lambda _text: None, 2)
+    nodes = configs.load_nodes(config) or []
+    assert [node.name for node in nodes] == ["control-plane", "linux-1", "control-plane-2"]
+    assert sorted(node.number for node in nodes) == [1, 2, 3]
+
+
 def test_values_in_etcd_have_kind_and_version_and_events_expire(
     etcd: EtcdProcess, config: ClusterConfig
 ) -> None:
@@ -174,6 +251,10 @@ def test_nothing_changes_when_it_is_not_possible(etcd: EtcdProcess, config: Clus
     asyncio.run(_fill(config))
     with pytest.raises(UserError, match="already keeps"):
         migrate_cluster(config, "sqlite", lambda _text: None)
+    with pytest.raises(UserError, match="cannot share a file"):
+        migrate_cluster(config, SQLITE, lambda _text: None, 3)
+    with pytest.raises(UserError, match="has no etcd of its own"):
+        migrate_cluster(config, OWN_ETCD, lambda _text: None, 1)
     with pytest.raises(UserError, match="is not an address"):
         migrate_cluster(config, "http://127.0.0.1", lambda _text: None)
     lock = daemon.ClusterLock(config)

@@ -125,6 +125,14 @@ def test_servers_members_and_nodes_may_fail_one_at_a_time(cluster: ServersCluste
     refused = cluster.run("up", "--servers", "1")
     assert refused.returncode == 2 and "was created with 3 API servers" in refused.stderr
 
+    # The cluster goes on with one server and a file.
+    cluster.ok("migrate", "--to", "sqlite")
+    cluster.ok("up")
+    again = cluster.kubectl("get", "configmaps", "-o", "name").stdout.splitlines()
+    assert sorted(again) == sorted(listed)
+    ready = cluster.kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
+    assert ready.returncode == 0, ready.stderr
+
 
 def _is_back(cluster: ServersCluster, group: str, number: int, before: int) -> bool:
     one = cluster.status()["servers"][group][number - 1]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from types import CoroutineType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -291,8 +291,13 @@ class InProcessExchange(ApiExchange[Any]):
         return RequestSource(target or self.asked.path, self.body, self.ctx.user_agent, _LOCAL_IP)
 
 
+_READING: Final = frozenset({"get", "list", "watch"})
+
+
 class InProcessClient:
-    """`user_agent` names the component; its first word becomes the field manager of its writes."""
+    """`user_agent` names the component; its first word becomes the field manager of its writes.
+    `check_write` is called before each write, and raises ApiError if the component must not write.
+    """
 
     def __init__(
         self,
@@ -301,8 +306,10 @@ class InProcessClient:
         *,
         user_agent: str = "transom",
         metrics: RestClientMetrics | None = None,
+        check_write: Callable[[], None] | None = None,
     ) -> None:
         self._metrics = metrics
+        self._check_write = check_write
         self._server = server
         self._user = user
         self._user_agent = user_agent
@@ -461,6 +468,8 @@ class InProcessClient:
         media: str = "application/json",
         query: dict[str, str] | None = None,
     ) -> Any:
+        if self._check_write is not None and verb not in _READING:
+            self._check_write()
         queries = {key: [value] for key, value in query.items()} if query else {}
         asked = _request_info(verb, resource, namespace, name, subresource, queries)
         raw = b"" if body is None else _encode_body(body)

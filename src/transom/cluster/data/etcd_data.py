@@ -62,15 +62,8 @@ async def _start_store(address: str, sealing: Sealing, seconds: float) -> EtcdSt
                 raise
 
 
-async def read_etcd(address: str, sealing: Sealing) -> list[StoreRecord]:
-    store = await _start_store(address, sealing, 0.0)
-    try:
-        return _records(store)
-    finally:
-        await store.close()
-
-
-def _records(store: EtcdStore) -> list[StoreRecord]:
+def read_records(store: EtcdStore) -> list[StoreRecord]:
+    """All objects; raises UserError if a value cannot be read."""
     corrupt = [one.key for one in store.quarantined()]
     if corrupt:
         raise UserError(f"{len(corrupt)} values of etcd cannot be read: {', '.join(corrupt[:5])}")
@@ -127,7 +120,7 @@ async def replace_records(
             )
         await write_records(store, records, current)
         await store.sync()
-        verify_records(records, _records(store), same_revisions=False)
+        verify_records(records, read_records(store), same_revisions=False)
         return store.revision
 
 

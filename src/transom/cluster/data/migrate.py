@@ -1,7 +1,9 @@
-"""Moves the objects of a stopped cluster between its file and an etcd, and verifies the result.
+"""Moves the objects of a stopped cluster between its file, an etcd, and an etcd of its own, and
+verifies the result.
 
 Objects keep everything but their resourceVersion: etcd assigns revisions itself, so those are new
-there. From etcd to a file, revisions stay.
+there, and higher than all before, so that clients with an older one list again. From etcd to a file,
+revisions stay.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transom.apiserver.core.integrity import check_value
@@ -18,29 +20,48 @@ from transom.cluster import config as configs
 from transom.cluster import daemon, protection
 from transom.cluster.config import ClusterConfig
 from transom.cluster.data.cluster_records import all_records, portable_snapshot
-from transom.cluster.data.etcd_data import read_etcd, verify_records, write_records
-from transom.cluster.data.etcd_store import make_etcd_store
+from transom.cluster.data.etcd_data import (
+    etcd_of_stopped_cluster,
+    read_records,
+    verify_records,
+    write_records,
+)
+from transom.cluster.ha import layout
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node.settings import name_option
+from transom.node.spec import add_control_planes
 from transom.store import disk
 from transom.store.api import StoreError, StoreRecord
-from transom.store.etcd.client import EtcdAddressError, parse_etcd_address
+from transom.store.etcd.client import EtcdAddressError, EtcdClient, parse_etcd_address
+from transom.store.etcd.revisions import advance_revision
 from transom.store.rows import Ledger, LedgerWriter, StoredRow
 from transom.store.sealing import Sealing
 from transom.store.sqlite import SqliteStore
 
 SQLITE = "sqlite"
+OWN_ETCD = ""  # members that the cluster starts itself
+_KEPT = "before-migration"
 
 ReportProgress = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    records: list[StoreRecord]
+    revision: int
+
+
 def migrate_cluster(
-    config: ClusterConfig, target: str, report_progress: ReportProgress
+    config: ClusterConfig,
+    target: str,
+    report_progress: ReportProgress,
+    servers: int | None = None,
 ) -> dict[str, Any]:
-    """Returns the number of objects by resource, and their newest revision in the new store. The old
+    """`target` is an address of etcd, SQLITE or OWN_ETCD; `servers` is the new number of API servers.
+    Returns the number of objects by resource, and their newest revision in the new store. The old
     data stays where it was, until the new one is verified and after.
     """
-    _check(config, target)
+    moved = _target_config(config, target, servers)
     try:
         lock = daemon.ClusterLock(config)
     except UserError as running:
@@ -49,10 +70,7 @@ def migrate_cluster(
             f"stop it first: transom down{name_option(config.name)}",
         ) from running
     try:
-        sealing = protection.sealing(config)
-        if target == SQLITE:
-            return asyncio.run(_to_sqlite(config, sealing, report_progress))
-        return asyncio.run(_to_etcd(config, target, sealing, report_progress))
+        return asyncio.run(_migrate(config, moved, report_progress))
     except StoreError as problem:
         raise UserError(
             f"cannot migrate cluster {config.name!r}: {problem}",
@@ -62,13 +80,23 @@ def migrate_cluster(
         lock.release()
 
 
-def _check(config: ClusterConfig, target: str) -> None:
-    if config.servers:
-        raise UserError(
-            f"the API servers of cluster {config.name!r} have an etcd of their own",
-            "save a snapshot, restore it as another cluster, and migrate that one",
-        )
-    if target != SQLITE:
+def _target_config(config: ClusterConfig, target: str, servers: int | None) -> ClusterConfig:
+    """The configuration of the cluster with its new store; raises UserError."""
+    wanted = config.servers if servers is None else servers
+    if target == SQLITE:
+        if servers is not None and servers > 1:
+            raise UserError(
+                "several API servers cannot share a file", "leave out --to sqlite", EXIT_USAGE
+            )
+        wanted = 0
+    elif target == OWN_ETCD:
+        if wanted < 2:
+            raise UserError(
+                "one API server has no etcd of its own",
+                "use --to sqlite, or --to etcd://HOST:PORT",
+                EXIT_USAGE,
+            )
+    else:
         try:
             parse_etcd_address(target)
         except EtcdAddressError as problem:
@@ -77,50 +105,117 @@ def _check(config: ClusterConfig, target: str) -> None:
                 "use etcd://HOST:PORT[,HOST:PORT...][/PREFIX], or sqlite",
                 EXIT_USAGE,
             ) from problem
-    if target == (config.store or SQLITE):
-        raise UserError(f"cluster {config.name!r} already keeps its objects there")
-    if config.store and target != SQLITE:
+    if target == _place(config):
         raise UserError(
-            f"cluster {config.name!r} keeps its objects in another etcd",
-            "migrate it to sqlite first",
+            f"cluster {config.name!r} already keeps its objects there",
+            "change the number of its servers with transom up --servers" if config.store else "",
         )
     if not config.store and not config.database.exists():
         raise UserError(f"cluster {config.name!r} has no data yet")
+    moved = replace(
+        config,
+        store="" if target == SQLITE else target,
+        servers=0 if wanted == 1 else wanted,
+        server_ports=(),
+        etcd_ports=(),
+        advertise_address=config.advertise_address if target != SQLITE else "",
+    )
+    return layout.choose_layout(moved) if moved.servers else moved
 
 
-# ---- to etcd ----
+def _place(config: ClusterConfig) -> str:
+    return OWN_ETCD if config.etcd_ports else config.store or SQLITE
 
 
-async def _to_etcd(
-    config: ClusterConfig, target: str, sealing: Sealing, report_progress: ReportProgress
+async def _migrate(
+    config: ClusterConfig, moved: ClusterConfig, report_progress: ReportProgress
 ) -> dict[str, Any]:
-    records = await _read_file(config, sealing)
-    report_progress(f"writing {len(records)} objects to etcd ...")
-    store = make_etcd_store(parse_etcd_address(target), sealing)
-    await store.start()
-    try:
+    sealing = protection.sealing(config)
+    before = await _read(config, sealing)
+    where = "etcd" if moved.store else str(moved.database)
+    report_progress(f"writing {len(before.records)} objects to {where} ...")
+    if moved.store:
+        await _write_etcd(moved, sealing, before)
+    else:
+        _write_file(moved, sealing, before)
+    report_progress("verifying ...")
+    after = await _read(moved, sealing)
+    counts = verify_records(before.records, after.records, same_revisions=not moved.store)
+    kept = _switch(config, moved)
+    revision = max((record.mod_revision for record in after.records), default=0)
+    return {
+        "store": moved.store or SQLITE,
+        "servers": max(1, moved.servers),
+        "objects": counts,
+        "revision": revision,
+        "kept": kept,
+    }
+
+
+def _switch(config: ClusterConfig, moved: ClusterConfig) -> str:
+    """Makes the new store the one of the cluster; returns where the old data is."""
+    nodes = configs.load_nodes(config)
+    if nodes is not None and moved.servers:
+        configs.save_nodes(config, add_control_planes(config, nodes, moved.servers))
+    configs.save_config(moved)
+    if not config.store:
+        kept = disk.set_database_aside(config.database, _KEPT)
+        for suffix in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{config.database}{suffix}", f"{kept}{suffix}")
+        disk.forget_acknowledged(config.database)
+        return str(kept)
+    if config.etcd_ports and not moved.etcd_ports:
+        return _set_etcd_aside(config)
+    return config.store
+
+
+# ---- etcd ----
+
+
+async def _read(config: ClusterConfig, sealing: Sealing) -> _Contents:
+    if not config.store:
+        return await _read_file(config, sealing)
+    async with etcd_of_stopped_cluster(config, sealing) as store:
+        records = read_records(store)
+        return _Contents(records, store.revision)
+
+
+async def _write_etcd(config: ClusterConfig, sealing: Sealing, contents: _Contents) -> None:
+    if config.etcd_ports:
+        _set_etcd_aside(config)
+    async with etcd_of_stopped_cluster(config, sealing) as store:
         if portable_snapshot(store.snapshot(), 0.0).count:
             raise UserError(
                 "there are objects at this prefix of etcd already",
                 "choose another prefix: etcd://HOST:PORT/PREFIX",
             )
-        await write_records(store, records, {})
+        await _advance(config.store, contents.revision)
+        await write_records(store, contents.records, {})
+
+
+async def _advance(store: str, revision: int) -> None:
+    address = parse_etcd_address(store)
+    client = EtcdClient(address)
+    try:
+        await advance_revision(client, address.prefix, revision)
     finally:
-        await store.close()
-    report_progress("verifying ...")
-    found = await read_etcd(target, sealing)
-    revision = max((record.mod_revision for record in found), default=0)
-    counts = verify_records(records, found, same_revisions=False)
-    kept = disk.set_database_aside(config.database, "before-migration")
-    configs.save_config(replace(config, store=target))
-    for suffix in ("", "-wal"):
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(f"{config.database}{suffix}", f"{kept}{suffix}")
-    disk.forget_acknowledged(config.database)
-    return {"store": target, "objects": counts, "revision": revision, "kept": str(kept)}
+        await client.close()
 
 
-async def _read_file(config: ClusterConfig, sealing: Sealing) -> list[StoreRecord]:
+def _set_etcd_aside(config: ClusterConfig) -> str:
+    """The data of members that the cluster does not use any more."""
+    folder = layout.etcd_folder(config, 1).parent
+    kept = disk.set_database_aside(folder, _KEPT)
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(folder, kept)
+    return str(kept)
+
+
+# ---- the file ----
+
+
+async def _read_file(config: ClusterConfig, sealing: Sealing) -> _Contents:
     store = SqliteStore(config.database, sealing=sealing, check=check_value)
     await store.start()
     try:
@@ -129,37 +224,19 @@ async def _read_file(config: ClusterConfig, sealing: Sealing) -> list[StoreRecor
                 f"{len(store.quarantined())} corrupt records are in quarantine",
                 f"see transom doctor{name_option(config.name)}, then clear the quarantine",
             )
-        return list(all_records(store.snapshot()))
+        return _Contents(list(all_records(store.snapshot())), store.revision)
     finally:
         await store.close()
 
 
-# ---- to a file ----
-
-
-async def _to_sqlite(
-    config: ClusterConfig, sealing: Sealing, report_progress: ReportProgress
-) -> dict[str, Any]:
-    store = make_etcd_store(parse_etcd_address(config.store), sealing)
-    await store.start()
-    revision = store.revision
-    await store.close()
-    records = await read_etcd(config.store, sealing)
-    revision = max(revision, *(record.mod_revision for record in records))
-    report_progress(f"writing {len(records)} objects to {config.database} ...")
+def _write_file(config: ClusterConfig, sealing: Sealing, contents: _Contents) -> None:
+    ledger = Ledger(contents.revision, contents.revision)
     try:
-        disk.write_new(config.database, _rows(records, sealing), Ledger(revision, revision), ())
+        disk.write_new(config.database, _rows(contents.records, sealing), ledger, ())
     except disk.DamagedDatabase as problem:
         raise UserError(f"cannot write {config.database}: {problem}") from problem
-    disk.swap_database(
-        config.database, disk.set_database_aside(config.database, "before-migration")
-    )
+    disk.swap_database(config.database, disk.set_database_aside(config.database, _KEPT))
     disk.forget_acknowledged(config.database)
-    report_progress("verifying ...")
-    counts = verify_records(records, await _read_file(config, sealing), same_revisions=True)
-    kept = config.store
-    configs.save_config(replace(config, store="", advertise_address=""))
-    return {"store": SQLITE, "objects": counts, "revision": revision, "kept": kept}
 
 
 def _rows(records: Sequence[StoreRecord], sealing: Sealing) -> Iterator[StoredRow]:

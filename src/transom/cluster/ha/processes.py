@@ -132,6 +132,6 @@ class ManagedProcess:
             return
         done, _ = await asyncio.wait((self._task,), timeout=seconds)
         if not done:
-            log.warning("%s did not stop within %.0f s, killing it", self.name, seconds)
+            log.info("%s did not stop within %.0f s, killing it", self.name, seconds)
             self.signal(signal.SIGKILL)
             await asyncio.wait((self._task,), timeout=seconds)

@@ -36,6 +36,7 @@ from transom.store.core import CoreSnapshot
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, has_reliable_progress
 from transom.store.etcd.compaction import EtcdCompactor
+from transom.store.etcd.health import EtcdHealthProbe
 from transom.store.etcd.history import CopyHistory, find_create, find_deleted
 from transom.store.etcd.layout import (
     FENCES,
@@ -58,7 +59,6 @@ _log = logging.getLogger(__name__)
 
 _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first time, at most
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
-_PROBE_SECONDS = 2.0
 _START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
 
 
@@ -108,7 +108,7 @@ class EtcdStore:
         self._quarantine = QuarantinedKeys()
         self._reset_listeners: list[Callable[[], None]] = []
         self._stale_values = StaleValues(client, sealing)
-        self._problem = ""
+        self._health = EtcdHealthProbe(client, self._etcd_key(MARKER))
         self._last_commit = 0.0
         self._opened = False
         self._followers: list[asyncio.Task[None]] = []
@@ -144,7 +144,7 @@ class EtcdStore:
         ready = asyncio.Event()
         self._followers = [
             asyncio.create_task(self._follow(ready), name="etcd-watch"),
-            asyncio.create_task(self._probe(), name="etcd-health"),
+            asyncio.create_task(self._health.run(), name="etcd-health"),
             asyncio.create_task(self._compactor.run(), name="etcd-compaction"),
         ]
         await ready.wait()
@@ -633,19 +633,8 @@ class EtcdStore:
 
     # Health
 
-    async def _probe(self) -> None:
-        """As Kubernetes does: reads a key every few seconds, with a short deadline."""
-        while True:
-            try:
-                request = wire.range_request(self._etcd_key(MARKER), count_only=True)
-                await self._client.range(request, _PROBE_SECONDS)
-                self._problem = ""
-            except RpcError as problem:
-                self._problem = f"error getting data from etcd: {error_text(problem)}"
-            await asyncio.sleep(_PROBE_SECONDS)
-
     def health(self) -> StoreHealth:
-        return StoreHealth(problem=self._problem, last_commit=self._last_commit)
+        return StoreHealth(problem=self._health.problem, last_commit=self._last_commit)
 
     def snapshot(self) -> CoreSnapshot:
         return CoreSnapshot(self._state.revision, list(self._state.all_records()))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from transom.userland import http_client as netclient
 from transom.userland.api import NativeSystem, ProcessEntry, ProgramContext
-from transom.userland.powershell import members
+from transom.userland.powershell import members, web_client
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_output import from_plain, to_plain
 from transom.userland.powershell.operators import matches_wildcard, time_span
@@ -310,7 +310,7 @@ async def _web_request(call: CmdletCall) -> None:
     if "://" not in url:
         url = "http://" + url
     timeout = float(to_number(call.get("TimeoutSec", 0))) or 100.0
-    answer = await members.web_request(
+    answer = await web_client.web_request(
         call.evaluator,
         url,
         call.text("Method", "GET").upper(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import socket
 from calendar import timegm
 from collections.abc import Awaitable, Callable, Mapping
 from time import gmtime, strptime
@@ -12,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from transom.machines.windows.time_zones import offset_seconds
-from transom.userland import http_client as netclient
 from transom.userland.limits import MAX_INPUT, bounded, check_size
 from transom.userland.powershell import (
     cmdlets_acl,
@@ -20,10 +18,10 @@ from transom.userland.powershell import (
     listener,
     processes,
     statics,
+    web_client,
     wmi_objects,
     xml_objects,
 )
-from transom.userland.powershell.automatic import windows_powershell_version
 from transom.userland.powershell.operators import format_operator, time_span
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
@@ -555,80 +553,6 @@ def _call_date_method(
     return None
 
 
-async def _download(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
-    return (await web_request(evaluator, to_text(arguments[0]))).body.decode("utf-8", "replace")
-
-
-async def _download_file(
-    evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
-) -> None:
-    answer = await web_request(evaluator, to_text(arguments[0]))
-    evaluator.process.files.write(to_text(arguments[1]), answer.body)
-
-
-async def web_request(
-    evaluator: PowerShellSession, url: str, method: str = "GET", **more: Any
-) -> netclient.Fetched:
-    """Raises PowerShell's errors."""
-    context = evaluator.process.context
-    seconds = more.pop("timeout", 100)
-    version = windows_powershell_version(context.platform.build)
-    agent = f"Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/{version}"
-    try:
-        answer = await netclient.with_timeout(
-            context,
-            seconds,
-            netclient.fetch(context, url, method, agent=agent, redirects=5, insecure=True, **more),
-        )
-    except socket.gaierror:
-        host = netclient.split_url(url).host
-        raise _web_error(f"The remote name could not be resolved: '{host}'") from None
-    except TimeoutError:
-        raise _web_error("The operation has timed out.") from None
-    except (OSError, ValueError, EOFError):
-        raise _web_error("Unable to connect to the remote server") from None
-    if answer.status >= 400:
-        raise _web_error(
-            f"The remote server returned an error: ({answer.status}) {answer.reason}.", answer
-        )
-    return answer
-
-
-def _web_error(message: str, answer: netclient.Fetched | None = None) -> PowerShellError:
-    status = (
-        PsObject(
-            "System.Net.HttpWebResponse",
-            {"StatusCode": answer.status, "StatusDescription": answer.reason},
-        )
-        if answer
-        else None
-    )
-    return PowerShellError(
-        message,
-        (
-            "InvalidOperation: (System.Net.HttpWebRequest:HttpWebRequest) [Invoke-WebRequest], "
-            "WebException"
-        ),
-        "WebCmdletWebResponseException,Microsoft.PowerShell.Commands.InvokeWebRequestCommand",
-        value=status,
-    )
-
-
-async def tcp_connect(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
-    try:
-        connection = await evaluator.process.context.network.connect(
-            to_text(arguments[0]), int(to_number(arguments[1]))
-        )
-    except OSError:
-        raise PowerShellError(
-            'Exception calling "Connect" with "2" argument(s): "No connection could be made '
-            "because the "
-            'target machine actively refused it"'
-        ) from None
-    connection.close()
-    target.properties["Connected"] = True
-
-
 def _elapsed(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     seconds = evaluator.process.context.clock.monotonic() - float(target.properties["start"])
     target.properties["Elapsed"] = time_span(seconds)
@@ -683,9 +607,7 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     **cmdlets_acl.METHODS,
     **processes.METHODS,
     **wmi_objects.METHODS,
-    ("System.Net.WebClient", "downloadstring"): _download,
-    ("System.Net.WebClient", "downloadfile"): _download_file,
-    ("System.Net.Sockets.TcpClient", "connect"): tcp_connect,
+    **web_client.METHODS,
     ("System.Diagnostics.Stopwatch", "stop"): _elapsed,
     ("System.Text.Encoding", "getbytes"): lambda evaluator, target, a: list(
         to_text(a[0]).encode(target.text or "utf-8")

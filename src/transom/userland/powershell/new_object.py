@@ -8,7 +8,7 @@ from typing import Any
 from transom.userland.powershell import cmdlets_acl, listener
 from transom.userland.powershell.arrays import allocate
 from transom.userland.powershell.dotnet_objects import create_dotnet
-from transom.userland.powershell.members import credential, tcp_connect
+from transom.userland.powershell.members import credential
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
@@ -19,6 +19,7 @@ from transom.userland.powershell.values import (
     to_number,
     to_text,
 )
+from transom.userland.powershell.web_client import tcp_connect
 
 _CREATED = {
     "net.webclient": "System.Net.WebClient",

@@ -1,0 +1,95 @@
+"""The classes of .NET that reach other machines: WebClient and TcpClient, and the request of
+Invoke-WebRequest.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from transom.userland import http_client as netclient
+from transom.userland.powershell.automatic import windows_powershell_version
+from transom.userland.powershell.session import PowerShellSession
+from transom.userland.powershell.values import PowerShellError, PsObject, to_number, to_text
+
+
+async def _download(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
+    return (await web_request(evaluator, to_text(arguments[0]))).body.decode("utf-8", "replace")
+
+
+async def _download_file(
+    evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
+) -> None:
+    answer = await web_request(evaluator, to_text(arguments[0]))
+    evaluator.process.files.write(to_text(arguments[1]), answer.body)
+
+
+async def web_request(
+    evaluator: PowerShellSession, url: str, method: str = "GET", **more: Any
+) -> netclient.Fetched:
+    """Raises PowerShell's errors."""
+    context = evaluator.process.context
+    seconds = more.pop("timeout", 100)
+    version = windows_powershell_version(context.platform.build)
+    agent = f"Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/{version}"
+    try:
+        answer = await netclient.with_timeout(
+            context,
+            seconds,
+            netclient.fetch(context, url, method, agent=agent, redirects=5, insecure=True, **more),
+        )
+    except socket.gaierror:
+        host = netclient.split_url(url).host
+        raise _web_error(f"The remote name could not be resolved: '{host}'") from None
+    except TimeoutError:
+        raise _web_error("The operation has timed out.") from None
+    except (OSError, ValueError, EOFError):
+        raise _web_error("Unable to connect to the remote server") from None
+    if answer.status >= 400:
+        raise _web_error(
+            f"The remote server returned an error: ({answer.status}) {answer.reason}.", answer
+        )
+    return answer
+
+
+def _web_error(message: str, answer: netclient.Fetched | None = None) -> PowerShellError:
+    status = (
+        PsObject(
+            "System.Net.HttpWebResponse",
+            {"StatusCode": answer.status, "StatusDescription": answer.reason},
+        )
+        if answer
+        else None
+    )
+    return PowerShellError(
+        message,
+        (
+            "InvalidOperation: (System.Net.HttpWebRequest:HttpWebRequest) [Invoke-WebRequest], "
+            "WebException"
+        ),
+        "WebCmdletWebResponseException,Microsoft.PowerShell.Commands.InvokeWebRequestCommand",
+        value=status,
+    )
+
+
+async def tcp_connect(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
+    try:
+        connection = await evaluator.process.context.network.connect(
+            to_text(arguments[0]), int(to_number(arguments[1]))
+        )
+    except OSError:
+        raise PowerShellError(
+            'Exception calling "Connect" with "2" argument(s): "No connection could be made '
+            "because the "
+            'target machine actively refused it"'
+        ) from None
+    connection.close()
+    target.properties["Connected"] = True
+
+
+METHODS: dict[tuple[str, str], Callable[..., Any]] = {
+    ("System.Net.WebClient", "downloadstring"): _download,
+    ("System.Net.WebClient", "downloadfile"): _download_file,
+    ("System.Net.Sockets.TcpClient", "connect"): tcp_connect,
+}
