@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transom.network import nft
 
 if TYPE_CHECKING:
+    from transom.machines.windows.firewall import WindowsFirewall
     from transom.machines.windows.hns import HostNetworkService
     from transom.network.ovn.database import OvnDatabase
 
@@ -96,6 +97,7 @@ class NetworkStack:
         "_change",
         "_last_index",
         "_routes",
+        "firewall",
         "forwarding",
         "hns",
         "links",
@@ -127,6 +129,7 @@ class NetworkStack:
         self.hns = hns
         self.ovn: OvnDatabase | None = None  # of a node that is a chassis of OVN
         self.sandbox = sandbox
+        self.firewall: WindowsFirewall | None = None  # of a Windows node
         self.forwarding = False
         self.links: dict[str, NetworkLink] = {
             "lo": NetworkLink("lo", "loopback", addresses=[_LOOPBACK], index=1)

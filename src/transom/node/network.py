@@ -34,7 +34,7 @@ from transom.network.cni.routes import RouteAgent
 from transom.network.ovn.database import LogicalSwitch, OvnDatabase
 from transom.network.stacks import Fabric, NetworkStack
 from transom.node.address_ranges import AddressRanges, non_empty
-from transom.node.network_settings import NetworkSettings
+from transom.node.network_settings import API_PORT, NetworkSettings
 from transom.node.spec import NodeSpec
 from transom.proxy.healthcheck import ServiceHealth
 from transom.proxy.ovn import OvnServices
@@ -247,8 +247,8 @@ class NodeNetwork(ABC):
     def is_on(self) -> bool:
         return self.spec.name in self.shared.fabric.stacks
 
-    def has_route_to(self, address: str) -> bool:
-        """Whether packets to an address leave the machine, or stay on it."""
+    def has_route_to(self, address: str, port: int = API_PORT) -> bool:
+        """Whether packets to an address and TCP port leave the machine, or stay on it."""
         if not self.is_on:
             return False
         stack = self.stack

@@ -7,14 +7,18 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from transom.kit.lazy import lazy_import
+from transom.machines.linux import NAME_SERVER
+from transom.machines.windows import firewall
 from transom.machines.windows.hns import Adapter, HostNetworkService
 from transom.machines.windows.host import WindowsHost
-from transom.machines.windows.system import persistent_routes
+from transom.machines.windows.registry import WindowsRegistry
+from transom.machines.windows.system import chosen_name_servers, persistent_routes
 from transom.network import winhost
 from transom.network.cni import defaults
 from transom.network.cni.leases import SubnetLease
@@ -26,6 +30,7 @@ from transom.network.ovn.database import MTU, LogicalSwitch, ovn_mac
 from transom.network.stacks import NetworkLink, NetworkStack, read_address, stable_mac
 from transom.node.machine import NodeMachine, windows_machine
 from transom.node.network import BRIDGE_NAME, NodeNetwork, SharedNetworkState
+from transom.node.network_settings import API_PORT
 from transom.node.spec import NodeSpec
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.windows import releases
@@ -54,6 +59,7 @@ class WindowsNodeNetwork(NodeNetwork):
     ) -> None:
         self.hns: HostNetworkService = windows_machine(machine).hns
         self._registry = machine.registry if isinstance(machine, WindowsHost) else None
+        self._programs: firewall.ProgramOf = lambda _protocol, _port: ""
         super().__init__(spec, machine, addresses, shared, self.hns)
         self._release = releases.parse_release_version(release)
         mac = stable_mac(spec.name, "Ethernet")
@@ -75,12 +81,42 @@ class WindowsNodeNetwork(NodeNetwork):
 
     def add_first_link(self, stack: NetworkStack) -> None:
         self.stops.append(winhost.bind_windows_host(stack, self.hns))
+        self._start_firewall(stack)
         for route in persistent_routes(self._registry) if self._registry is not None else ():
             gateway = read_address(route.gateway)
             for link in stack.links.values():
                 if any(gateway in address.network for address in link.addresses):
                     stack.replace_route(route.destination, link.name, route.gateway)
                     break
+
+    def _start_firewall(self, stack: NetworkStack) -> None:
+        registry = self._registry
+        if registry is None:
+            return
+        tunnel = {"overlay": firewall.OVERLAY_RULE, "ovn": firewall.GENEVE_RULE}
+        for kind in (self.shared.settings.mode, self.plugin):
+            if kind in tunnel:
+                firewall.add_missing_rule(registry, tunnel[kind])
+        stack.firewall = firewall.WindowsFirewall(
+            registry, self.program_of, partial(_local_network, stack, registry)
+        )
+
+    def program_of(self, protocol: str, port: int) -> str:
+        """The path of the program that listens on a port of the machine; "" if it is not known."""
+        return self._programs(protocol, port)
+
+    def follow_programs(self, programs: firewall.ProgramOf) -> None:
+        """The node's programs are known from now on."""
+        self._programs = programs
+
+    def has_route_to(self, address: str, port: int = API_PORT) -> bool:
+        if not super().has_route_to(address, port):
+            return False
+        stack = self.stack
+        if stack.firewall is None or address in stack.addresses():
+            return True
+        connection = firewall.FirewallConnection(False, "tcp", self.address, 0, address, port)
+        return stack.firewall.decide(connection).allowed
 
     # ---- plugins ----
 
@@ -237,3 +273,12 @@ class WindowsNodeNetwork(NodeNetwork):
             self.source_vip_problem = f"{SOURCE_VIP_FILE}: {problem}"
             log.error("the source VIP cannot be read: %s", self.source_vip_problem)
             return ""
+
+
+def _local_network(stack: NetworkStack, registry: WindowsRegistry) -> firewall.LocalNetwork:
+    links = [link for link in stack.links.values() if link.kind != "loopback"]
+    return firewall.LocalNetwork(
+        [address.network for link in links for address in link.addresses],
+        [route.via for route in stack.routes() if route.via and not route.destination.prefixlen],
+        chosen_name_servers(registry) or (NAME_SERVER,),
+    )

@@ -42,7 +42,12 @@ from transom.network.cni.flanneld import CONDITION
 from transom.node.cluster_access import ClusterAccess
 from transom.node.machine import NodeMachine, windows_machine
 from transom.node.network import NodeNetwork
-from transom.node.programs.command_lines import install_node_files, make_kubeconfig
+from transom.node.network_windows import WindowsNodeNetwork
+from transom.node.programs.command_lines import (
+    WINDOWS_FILES,
+    install_node_files,
+    make_kubeconfig,
+)
 from transom.node.programs.flags.gates import cluster_gates
 from transom.node.programs.node_programs import NodePrograms
 from transom.node.runtimes import driver_folders, eviction_thresholds
@@ -112,7 +117,22 @@ class Node:
         install_node_files(
             machine.files, network, self.installed_kubeconfig, simulated=self.simulated
         )
+        if isinstance(network, WindowsNodeNetwork):
+            network.follow_programs(self._program_of)
         self._apply_faults()
+
+    def _program_of(self, protocol: str, port: int) -> str:
+        """The path of the program that listens on a port of a simulated Windows machine."""
+        if not isinstance(self.runtime, SimRuntime):
+            return ""
+        found = self.runtime.core.node_namespace.listener(protocol, port)
+        if found is None:  # only kube-proxy listens on addresses of services
+            return WINDOWS_FILES.programs["kube-proxy"]
+        if found.program:
+            return WINDOWS_FILES.programs.get(found.program, found.program)
+        machine = self._login_machine
+        rows = machine.processes.list() if machine is not None else ()
+        return next((row.argv[0] for row in rows if row.pid == found.pid and row.argv), "")
 
     @property
     def simulated(self) -> bool:

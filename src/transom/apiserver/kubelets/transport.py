@@ -89,13 +89,16 @@ class KubeletTransport:
 
 
 def _with_dial_retry(connect: Connect, clock: Clock) -> Connect:
-    """Delays timeouts: without a reply, a dial fails only after some time."""
+    """Delays timeouts: without a reply, a dial fails only after some time, which may have passed
+    already.
+    """
 
     async def retry(opening: Awaitable[socket.socket]) -> socket.socket:
+        started = clock.monotonic()
         try:
             return await opening
         except TimeoutError:
-            await clock.sleep(_DIAL_SECONDS)
+            await clock.sleep(max(0.0, started + _DIAL_SECONDS - clock.monotonic()))
             raise
 
     def connect_with_retry(host: str, port: int) -> Awaitable[socket.socket] | None:

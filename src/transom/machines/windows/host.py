@@ -24,6 +24,7 @@ from transom.machines.trees import INSTALLED as INSTALLED_AT
 from transom.machines.trees import Entry, TreeFile, TreeFolder, TreeOpenFolder, make_tree
 from transom.machines.windows.accounts import AccountDatabase
 from transom.machines.windows.features import finish_features
+from transom.machines.windows.firewall import node_firewall_keys
 from transom.machines.windows.journal import SystemJournal
 from transom.machines.windows.programs import OF_WINDOWS
 from transom.machines.windows.registry import ExpandString, Hive, WindowsRegistry
@@ -173,6 +174,11 @@ def version_keys(build: WindowsBuild) -> Hive:
     }
 
 
+@cache
+def _machine_keys(build: WindowsBuild) -> Hive:
+    return {**version_keys(build), **node_firewall_keys()}
+
+
 def computer_name(hostname: str) -> str:
     """The NetBIOS name of a machine or container."""
     return hostname.upper()[:15]
@@ -204,7 +210,7 @@ class WindowsHost(BaseHost):
         seed: str = "",
     ) -> None:
         self.build = build
-        self.registry = WindowsRegistry(version_keys(build))
+        self.registry = WindowsRegistry(_machine_keys(build))
         self._registry_saved = 0  # its number of changes
         self._hns: HostNetworkService | None = None
         super().__init__(name, clock, hardware, seed, installed_windows_files())

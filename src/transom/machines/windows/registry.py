@@ -45,7 +45,7 @@ _ROOTS = {long.lower(): short for short, long in ROOTS.items()}
 
 
 class WindowsRegistry:
-    __slots__ = ("_base", "_live", "_own", "_size", "changes")
+    __slots__ = ("_base", "_live", "_own", "_restored", "_size", "changes")
 
     def __init__(self, base: Hive | None = None) -> None:
         """`base` must contain complete keys only, starting with "HKLM" and so on, and is not
@@ -54,8 +54,14 @@ class WindowsRegistry:
         self._base = base or {}
         self._own: dict[str, dict[str, Value] | None] = {}  # None: deleted
         self.changes = 0  # ever created
+        self._restored = 0
         self._size = 0
         self._live: dict[str, Callable[[], Hive]] = {}
+
+    @property
+    def revision(self) -> int:
+        """Increases whenever stored values may have changed."""
+        return self.changes + self._restored
 
     def provide(self, key: str, read: Callable[[], Hive]) -> None:
         """The keys below `key` show what `read` returns at each access. Values that are set there
@@ -156,6 +162,7 @@ class WindowsRegistry:
         }
 
     def restore(self, saved: Any) -> None:
+        self._restored += 1
         self._own = {
             path: None
             if values is None

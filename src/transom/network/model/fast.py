@@ -34,6 +34,8 @@ def walk_nearby(
         link = next((link for link in pod.links.values() if link.kind == "vnic"), None)
         if link is None or origin.hns is None or link.endpoint.upper() not in origin.hns.endpoints:
             return None
+        if origin.firewall is not None and origin.firewall.filters_outbound():
+            return None
         if not _windows_way(world, origin, packet.destination):
             return None
     elif not _linux_way(origin, pod, packet.destination):

@@ -1,14 +1,16 @@
-"""The stacks of Windows: a node's own, and those of containers. Neither has a firewall table: rules
-are on the switch.
+"""The stacks of Windows: a node's own, and those of containers. Packets of pods and services pass
+the rules of the switch; a node's own stack has the Windows firewall.
 
-Packets of the node's own programs follow its route table to a network card; only packets on a card
-of a switch pass its rules.
+Packets of the node's own programs pass the firewall and follow the route table to a network card;
+only packets on a card of a switch pass its rules. The switch is below the node's stack: what it
+balances or forwards never reaches the firewall, except the outer packets of tunnels.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from transom.machines.windows.firewall import FirewallConnection
 from transom.network.model import vfp
 from transom.network.model.addresses import address_family
 from transom.network.model.crossing import node_address
@@ -34,6 +36,9 @@ def send_from_windows(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> 
             else replace(packet, source=node_address(stack, address_family(packet.destination)))
         )
         trip.hop(stack, "route", f"{packet.destination} is a port of network {net.name}", packet)
+        blocked = pass_windows_firewall(trip, stack, packet, inbound=False)
+        if blocked is not None:
+            return blocked
         return vfp.from_host(trip, stack, net, port, packet)
     route = stack.route(packet.destination)
     if route is None:
@@ -47,9 +52,40 @@ def send_from_windows(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> 
         trip.hop(
             stack, "route", f"{packet.destination} is reached {way} ({route.destination})", packet
         )
+    blocked = pass_windows_firewall(trip, stack, packet, inbound=False)
+    if blocked is not None:
+        return blocked
     return transmit_from_windows(
         trip, stack, packet, stack.links[route.link], route.via or packet.destination
     )
+
+
+def pass_windows_firewall(
+    trip: PacketTrip, stack: NetworkStack, packet: Packet, *, inbound: bool
+) -> TripEnd | None:
+    """How a packet ends that the firewall of a node drops; None if it passes. Packets of known
+    connections pass.
+    """
+    if stack.firewall is None:
+        return None
+    outer = packet.outer
+    seen = (
+        packet
+        if outer is None
+        else Packet(outer.source, outer.destination, "udp", outer.port, outer.port)
+    )
+    flows = trip.tracks.of(stack.name + " firewall")
+    if flows.find(seen) is not None:
+        return None
+    near = (seen.destination, seen.destination_port), (seen.source, seen.source_port)
+    local, remote = near if inbound else near[::-1]
+    decision = stack.firewall.decide(FirewallConnection(inbound, seen.protocol, *local, *remote))
+    if not decision.allowed:
+        return trip.drop(
+            stack, "Windows firewall", packet, "firewall", f"{stack.name}: {decision.explanation}"
+        )
+    flows.start(seen)
+    return None
 
 
 def transmit_from_windows(
@@ -80,6 +116,10 @@ def receive_on_windows(
     if packet.outer is None and trip.world.is_local(stack, packet.source):
         why = f"it comes from outside with {packet.source}, {stack.name}'s own address"
         return trip.drop(stack, link.name, packet, "martian", why)
+    if packet.outer is not None:
+        blocked = pass_windows_firewall(trip, stack, packet, inbound=True)
+        if blocked is not None:
+            return blocked
     if stack.hns is not None and stack.role == "node":
         return vfp.inbound(trip, stack, packet)
     return deliver_to_host(trip, stack, packet)
@@ -88,7 +128,9 @@ def receive_on_windows(
 def deliver_to_host(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> TripEnd:
     """Delivers to the node's own stack, without the switch's rules."""
     if trip.world.is_local(stack, packet.destination):
-        return trip.deliver(stack, packet)
+        return pass_windows_firewall(trip, stack, packet, inbound=True) or trip.deliver(
+            stack, packet
+        )
     if not stack.forwarding:
         return trip.drop(
             stack, "route", packet, "no-forwarding", f"{stack.name} does not forward for others"

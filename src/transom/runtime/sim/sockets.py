@@ -214,6 +214,15 @@ class NetworkNamespace:
         self.received += _ECHO * answered
         return answered
 
+    def listener(self, protocol: str, port: int) -> OpenSocket | None:
+        """The socket that waits for connections or datagrams on a port."""
+        if protocol == "udp":
+            return next((one for one in self._responders if one.port == port), None)
+        for one in self._listeners:
+            if one.port == port:
+                return OpenSocket("tcp", one.address, port, one.pid, program=one.program)
+        return None
+
     def sockets(self) -> list[OpenSocket]:
         """The sockets that wait for connections or datagrams, and the connections."""
         tcp = [

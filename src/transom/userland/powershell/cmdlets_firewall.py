@@ -1,16 +1,24 @@
-"""The firewall in PowerShell: rules and profiles of `win/firewall.py`."""
+"""The firewall in PowerShell: the rules and profiles that netsh advfirewall has."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Final
 
+from transom.machines.windows import firewall
+from transom.machines.windows.firewall import ANY, FirewallRule, Setting
 from transom.machines.windows.registry import WindowsRegistry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import PowerShellError, PsObject, to_items, to_text
-from transom.userland.windows import firewall
-from transom.userland.windows.firewall import FirewallRule
+from transom.userland.windows.firewall import (
+    NOT_FILTERED,
+    any_value,
+    filtered,
+    new_id,
+    profile_names,
+    protocol_name,
+)
 
 _CLASS: Final = "MSFT_NetFirewallRule"
 
@@ -96,48 +104,66 @@ def _check(call: CmdletCall) -> None:
 
 
 def _joined(value: Any) -> str:
-    return ",".join(to_text(one) for one in to_items(value)) or "Any"
+    return any_value(",".join(to_text(one) for one in to_items(value)) or ANY)
 
 
-def _protocol(value: str) -> str:
-    return {
-        "tcp": "TCP",
-        "udp": "UDP",
-        "icmpv4": "ICMPv4",
-        "icmpv6": "ICMPv6",
-        "": "Any",
-        "any": "Any",
-    }.get(value.lower(), value)
+def _invalid(call: CmdletCall, text: str) -> PowerShellError:
+    return PowerShellError(
+        text,
+        f"InvalidArgument: ({_CLASS}:root/standardcimv2/{_CLASS}) [{call.cmdlet.name}], CimException",
+        f"HRESULT 0x80070057,{call.cmdlet.name}",
+        where=call.cmdlet.name,
+    )
+
+
+def _icmp_types(call: CmdletCall) -> str:
+    kinds = [to_text(one) for one in to_items(call.get("IcmpType"))]
+    return any_value(",".join(kind if ":" in kind else f"{kind}:*" for kind in kinds))
+
+
+def _with_values(call: CmdletCall, rule: FirewallRule) -> FirewallRule:
+    """The rule with the values of the call. Raises PowerShellError."""
+    protocol = protocol_name(call.text("Protocol", rule.protocol))
+    given = ",".join(to_text(one) for one in to_items(call.get("Profile"))) or rule.profile
+    profiles = profile_names(given)
+    if protocol is None or profiles is None:
+        raise _invalid(call, "The parameter is incorrect. ")
+
+    def value(parameter: str, now: str) -> str:
+        return _joined(call.get(parameter)) if call.has(parameter) else now
+
+    made = replace(
+        rule,
+        enabled=call.text("Enabled", str(rule.enabled)).lower() == "true",
+        inbound=call.text("Direction", "Inbound" if rule.inbound else "Outbound").lower()
+        != "outbound",
+        allow=call.text("Action", "Allow" if rule.allow else "Block").lower() != "block",
+        protocol=protocol,
+        local_port=value("LocalPort", rule.local_port),
+        remote_port=value("RemotePort", rule.remote_port),
+        local_address=value("LocalAddress", rule.local_address),
+        remote_address=value("RemoteAddress", rule.remote_address),
+        program=any_value(call.text("Program", rule.program)),
+        profiles=profiles,
+        description=call.text("Description", rule.description),
+        icmp_type=_icmp_types(call) if call.has("IcmpType") else rule.icmp_type,
+    )
+    ports = (made.local_port, made.remote_port)
+    if any(port != ANY for port in ports) and made.protocol not in ("TCP", "UDP"):
+        raise _invalid(call, "The port is invalid. ")
+    if any(firewall.parse_ports(port) is None for port in ports):
+        raise _invalid(call, "The port is invalid. ")
+    if any(
+        firewall.parse_addresses(one) is None for one in (made.local_address, made.remote_address)
+    ):
+        raise _invalid(call, "The address is invalid. ")
+    return made
 
 
 def _new(call: CmdletCall) -> None:
     _check(call)
-    protocol, ports = _protocol(call.text("Protocol")), _joined(call.get("LocalPort"))
-    if ports != "Any" and protocol not in ("TCP", "UDP"):
-        raise PowerShellError(
-            "The port is invalid. ",
-            f"InvalidArgument: ({_CLASS}:root/standardcimv2/{_CLASS}) [{call.cmdlet.name}], CimException",
-            f"HRESULT 0x80070057,{call.cmdlet.name}",
-            where=call.cmdlet.name,
-        )
-    profiles = tuple(
-        to_text(one) for one in to_items(call.get("Profile")) if to_text(one).lower() != "any"
-    )
-    rule = FirewallRule(
-        call.text("Name") or firewall.new_id(call.process),
-        call.text("DisplayName"),
-        call.text("Enabled", "True").lower() == "true",
-        call.text("Direction", "Inbound").lower() != "outbound",
-        call.text("Action", "Allow").lower() != "block",
-        protocol,
-        ports,
-        _joined(call.get("RemotePort")),
-        _joined(call.get("RemoteAddress")),
-        call.text("Program", "Any"),
-        profiles,
-        call.text("Group"),
-        call.text("Description"),
-    )
+    id_ = call.text("Name") or new_id(call.process)
+    rule = _with_values(call, FirewallRule(id_, call.text("DisplayName"), group=call.text("Group")))
     if any(
         known.id.lower() == rule.id.lower() for known in firewall.firewall_rules(_registry(call))
     ):
@@ -148,8 +174,8 @@ def _new(call: CmdletCall) -> None:
             where=call.cmdlet.name,
         )
     firewall.put_rule(_registry(call), rule)
-    if not rule.allow:
-        call.warn(firewall.NOT_FILTERED)
+    if not rule.allow and not filtered(call.process):
+        call.warn(NOT_FILTERED)
     call.emit(_show(rule))
 
 
@@ -162,38 +188,15 @@ def _remove(call: CmdletCall) -> None:
 def _set(call: CmdletCall) -> None:
     _check(call)
     for rule in _selected(call):
-        enabled = call.text("Enabled", str(rule.enabled)).lower() == "true"
-        if call.cmdlet.name.startswith(("Enable", "Disable")):
-            enabled = call.cmdlet.name.startswith("Enable")
-        profiles = tuple(map(to_text, to_items(call.get("Profile"))))
-        firewall.put_rule(
-            _registry(call),
-            replace(
-                rule,
-                enabled=enabled,
-                name=call.text("NewDisplayName", rule.name),
-                allow=call.text("Action", "Allow" if rule.allow else "Block").lower() != "block",
-                local_port=_joined(call.get("LocalPort"))
-                if call.has("LocalPort")
-                else rule.local_port,
-                protocol=_protocol(call.text("Protocol"))
-                if call.has("Protocol")
-                else rule.protocol,
-                remote_port=_joined(call.get("RemotePort"))
-                if call.has("RemotePort")
-                else rule.remote_port,
-                remote_address=_joined(call.get("RemoteAddress"))
-                if call.has("RemoteAddress")
-                else rule.remote_address,
-                program=call.text("Program", rule.program),
-                description=call.text("Description", rule.description),
-                inbound=call.text("Direction", "Inbound" if rule.inbound else "Outbound").lower()
-                != "outbound",
-                profiles=tuple(one for one in profiles if one.lower() != "any")
-                if profiles
-                else rule.profiles,
-            ),
-        )
+        made = _with_values(call, replace(rule, name=call.text("NewDisplayName", rule.name)))
+        firewall.put_rule(_registry(call), made)
+
+
+def _switch(call: CmdletCall) -> None:
+    _check(call)
+    for rule in _selected(call):
+        on = call.cmdlet.name.startswith("Enable")
+        firewall.put_rule(_registry(call), replace(rule, enabled=on))
 
 
 def _port_filter(call: CmdletCall) -> None:
@@ -205,12 +208,24 @@ def _port_filter(call: CmdletCall) -> None:
                     "Protocol": rule.protocol,
                     "LocalPort": rule.local_port,
                     "RemotePort": rule.remote_port,
-                    "IcmpType": "Any",
+                    "IcmpType": rule.icmp_type,
                     "DynamicTarget": "Any",
                     "InstanceID": rule.id,
                 },
             )
         )
+
+
+def _address_filter(call: CmdletCall) -> None:
+    for rule in _selected(call):
+        addresses = {"LocalAddress": rule.local_address, "RemoteAddress": rule.remote_address}
+        call.emit(PsObject("MSFT_NetAddressFilter", {**addresses, "InstanceID": rule.id}))
+
+
+def _application_filter(call: CmdletCall) -> None:
+    for rule in _selected(call):
+        values = {"Program": rule.program, "Package": "", "InstanceID": rule.id}
+        call.emit(PsObject("MSFT_NetApplicationFilter", values))
 
 
 def _profile_names(call: CmdletCall) -> list[str]:
@@ -224,6 +239,28 @@ def _profile_names(call: CmdletCall) -> list[str]:
     return [name for name in firewall.PROFILES if not wanted or name.lower() in wanted]
 
 
+_ACTIONS: Final[dict[str, int | None]] = {"allow": 0, "block": 1, "notconfigured": None}
+_SETTINGS: Final[dict[str, tuple[Setting, dict[str, int | None]]]] = {
+    "Enabled": ("EnableFirewall", {"false": 0, "true": 1, "notconfigured": None}),
+    "DefaultInboundAction": ("DefaultInboundAction", _ACTIONS),
+    "DefaultOutboundAction": ("DefaultOutboundAction", _ACTIONS),
+    "AllowInboundRules": (
+        "DoNotAllowExceptions",
+        {"true": 0, "false": 1, "notconfigured": None},
+    ),
+}
+
+
+def _setting_text(call: CmdletCall, profile: str, parameter: str) -> str:
+    setting, values = _SETTINGS[parameter]
+    found = firewall.profile_setting(_registry(call), profile, setting)
+    names = {"allow": "Allow", "block": "Block", "true": "True", "false": "False"}
+    shown = next(
+        (names[key] for key, value in values.items() if key in names and value == found), ""
+    )
+    return shown or "NotConfigured"
+
+
 def _get_profile(call: CmdletCall) -> None:
     for name in _profile_names(call):
         call.emit(
@@ -232,9 +269,9 @@ def _get_profile(call: CmdletCall) -> None:
                 {
                     "Name": name,
                     "Enabled": firewall.profile_enabled(_registry(call), name),
-                    "DefaultInboundAction": "NotConfigured",
-                    "DefaultOutboundAction": "NotConfigured",
-                    "AllowInboundRules": "NotConfigured",
+                    "DefaultInboundAction": _setting_text(call, name, "DefaultInboundAction"),
+                    "DefaultOutboundAction": _setting_text(call, name, "DefaultOutboundAction"),
+                    "AllowInboundRules": _setting_text(call, name, "AllowInboundRules"),
                     "LogFileName": r"%systemroot%\system32\LogFiles\Firewall\pfirewall.log",
                     "LogMaxSizeKilobytes": 4096,
                 },
@@ -245,13 +282,21 @@ def _get_profile(call: CmdletCall) -> None:
 
 def _set_profile(call: CmdletCall) -> None:
     _check(call)
-    if call.has("Enabled"):
+    for parameter, (setting, values) in _SETTINGS.items():
+        if not call.has(parameter):
+            continue
+        text = call.text(parameter).lower()
+        if text not in values:
+            raise _invalid(call, "The parameter is incorrect. ")
         for name in _profile_names(call):
-            firewall.enable_profile(_registry(call), name, call.text("Enabled").lower() == "true")
+            firewall.set_profile(_registry(call), name, setting, values[text])
 
 
 _SELECT: Final = "DisplayName DisplayGroup Group InputObject AssociatedNetFirewallRule"
-_VALUES: Final = "Action LocalPort RemotePort Protocol RemoteAddress Profile Program Description Enabled Direction"
+_VALUES: Final = (
+    "Action LocalPort RemotePort Protocol LocalAddress RemoteAddress IcmpType Profile Program "
+    "Description Enabled Direction"
+)
 
 CMDLETS = (
     cmdlet_row(
@@ -266,9 +311,13 @@ CMDLETS = (
     ),
     cmdlet_row("Remove-NetFirewallRule", _remove, "Name", "", _SELECT),
     cmdlet_row("Set-NetFirewallRule", _set, "Name", "", f"{_SELECT} NewDisplayName {_VALUES}"),
-    cmdlet_row("Enable-NetFirewallRule", _set, "Name", "", _SELECT),
-    cmdlet_row("Disable-NetFirewallRule", _set, "Name", "", _SELECT),
+    cmdlet_row("Enable-NetFirewallRule", _switch, "Name", "", _SELECT),
+    cmdlet_row("Disable-NetFirewallRule", _switch, "Name", "", _SELECT),
     cmdlet_row("Get-NetFirewallPortFilter", _port_filter, "Name", "", _SELECT),
+    cmdlet_row("Get-NetFirewallAddressFilter", _address_filter, "Name", "", _SELECT),
+    cmdlet_row("Get-NetFirewallApplicationFilter", _application_filter, "Name", "", _SELECT),
     cmdlet_row("Get-NetFirewallProfile", _get_profile, "Name", "All", "Profile"),
-    cmdlet_row("Set-NetFirewallProfile", _set_profile, "Name", "All", "Profile Enabled"),
+    cmdlet_row(
+        "Set-NetFirewallProfile", _set_profile, "Name", "All", f"Profile {' '.join(_SETTINGS)}"
+    ),
 )
