@@ -39,6 +39,7 @@ class MetricRules(NamedTuple):
     rest_client_host: bool = False  # requests are timed by host, not by URL
     rest_client_buckets: tuple[float, ...] = _REQUEST_SECONDS
     request_sli: bool = False  # apiserver_request_sli_duration_seconds
+    resource_managers: tuple[str, ...] = ()  # managers of the kubelet that have metrics
 
 
 _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
@@ -61,7 +62,11 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
             "rest_client_buckets": (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60),
         },
     ),
-    (Release(1, 26), {"request_sli": True, "scheduler_gated": True}),
+    (
+        Release(1, 26),
+        {"request_sli": True, "scheduler_gated": True, "resource_managers": ("cpu",)},
+    ),
+    (Release(1, 27), {"resource_managers": ("cpu", "topology")}),
     (
         Release(1, 29),
         {
@@ -71,7 +76,13 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
             ),
         },
     ),
-    (Release(1, 30), {"scheduler_pod": ("pod_scheduling_sli_duration_seconds",)}),
+    (
+        Release(1, 30),
+        {
+            "scheduler_pod": ("pod_scheduling_sli_duration_seconds",),
+            "resource_managers": ("cpu", "topology", "memory"),
+        },
+    ),
     (
         Release(1, 32),
         {
