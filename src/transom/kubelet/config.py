@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from transom.kubelet.features import (
     PodFeatures,
@@ -29,6 +30,13 @@ DEFAULT_EVICTION_WINDOWS = {
     "nodefs.available": "10%",
     "imagefs.available": "15%",
 }
+
+
+class MemoryReservation(NamedTuple):
+    """Memory of a NUMA node that containers cannot get, by type."""
+
+    numa_node: int
+    limits: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,12 @@ class KubeletConfig:
     topology_manager_policy: str = "none"
     topology_manager_scope: str = "container"
     topology_manager_policy_options: Mapping[str, str] = field(default_factory=dict)
+    memory_manager_policy: str = "None"
+    reserved_memory: tuple[MemoryReservation, ...] = ()
+    fail_swap_on: bool = True
+    swap_behavior: str = ""
+    memory_throttling_factor: float | None = None  # None for the release's default
+    memory_reservation_policy: str = ""  # "" for the default, None
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property

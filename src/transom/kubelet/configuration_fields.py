@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from transom.kit.durations import parse_duration
+from transom.kubelet.config import MemoryReservation
+from transom.machinery.quantity import parse_quantity
 
 
 def _flag(value: Any) -> bool:
@@ -35,6 +37,25 @@ def _texts(value: Any) -> dict[str, str]:
     return {str(name): _text(text) for name, text in value.items()}
 
 
+def _factor(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("must be a number")
+    return float(value)
+
+
+def _reserved_memory(value: Any) -> tuple[MemoryReservation, ...]:
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        raise ValueError("must be a list of NUMA nodes and limits")
+    out = []
+    for entry in value:
+        limits = entry.get("limits") or {}
+        if not isinstance(limits, Mapping):
+            raise ValueError("limits: must be a mapping")
+        read = {str(name): str(parse_quantity(str(text))) for name, text in limits.items()}
+        out.append(MemoryReservation(int(entry.get("numaNode", 0)), read))
+    return tuple(out)
+
+
 # The setting and how to read it.
 CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "cpuManagerPolicy": ("cpu_manager_policy", _text),
@@ -42,11 +63,16 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "cpuManagerReconcilePeriod": ("cpu_manager_reconcile_period", parse_duration),
     "enableSystemLogHandler": ("enable_system_log_handler", _flag),
     "enableSystemLogQuery": ("enable_system_log_query", _flag),
+    "failSwapOn": ("fail_swap_on", _flag),
     "imageGCHighThresholdPercent": ("image_gc_high_threshold_percent", int),
     "imageGCLowThresholdPercent": ("image_gc_low_threshold_percent", int),
     "imageMaximumGCAge": ("image_maximum_gc_age", parse_duration),
     "imageMinimumGCAge": ("image_minimum_gc_age", parse_duration),
+    "memoryManagerPolicy": ("memory_manager_policy", _text),
+    "memoryReservationPolicy": ("memory_reservation_policy", _text),
+    "memoryThrottlingFactor": ("memory_throttling_factor", _factor),
     "nodeStatusUpdateFrequency": ("node_status_update_frequency", parse_duration),
+    "reservedMemory": ("reserved_memory", _reserved_memory),
     "reservedSystemCPUs": ("reserved_system_cpus", _text),
     "shutdownGracePeriod": ("shutdown_grace_period", parse_duration),
     "shutdownGracePeriodCriticalPods": (
@@ -63,8 +89,14 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "topologyManagerPolicyOptions": ("topology_manager_policy_options", _texts),
     "topologyManagerScope": ("topology_manager_scope", _text),
 }
-_CRASH_LOOPS: Final = "crashLoopBackOff"
-_LONGEST: Final = "maxContainerRestartPeriod"
+# Fields of objects in the configuration.
+_NESTED_FIELDS: Final[dict[tuple[str, str], tuple[str, Callable[[Any], Any]]]] = {
+    ("crashLoopBackOff", "maxContainerRestartPeriod"): (
+        "max_container_restart_period",
+        parse_duration,
+    ),
+    ("memorySwap", "swapBehavior"): ("swap_behavior", _text),
+}
 
 
 def configuration_settings(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,18 +105,17 @@ def configuration_settings(content: Mapping[str, Any]) -> dict[str, Any]:
     for field, (setting, read) in CONFIGURATION_FIELDS.items():
         if content.get(field) is not None:
             out[setting] = _read(field, content[field], read)
-    crash_loops = content.get(_CRASH_LOOPS) or {}
-    if not isinstance(crash_loops, Mapping):
-        raise ValueError(f"{_CRASH_LOOPS}: must be a mapping")
-    if crash_loops.get(_LONGEST) is not None:
-        name = f"{_CRASH_LOOPS}.{_LONGEST}"
-        longest = _read(name, crash_loops[_LONGEST], parse_duration)
-        out["max_container_restart_period"] = longest
+    for (parent, field), (setting, read) in _NESTED_FIELDS.items():
+        fields = content.get(parent) or {}
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"{parent}: must be a mapping")
+        if fields.get(field) is not None:
+            out[setting] = _read(f"{parent}.{field}", fields[field], read)
     return out
 
 
 def is_configuration_field(name: str) -> bool:
-    return name in CONFIGURATION_FIELDS or name == _CRASH_LOOPS
+    return name in CONFIGURATION_FIELDS or any(name == parent for parent, _ in _NESTED_FIELDS)
 
 
 def _read(field: str, value: Any, read: Callable[[Any], Any]) -> Any:

@@ -104,6 +104,48 @@ def has_cpu_manager(release: tuple[int, int], gates: Mapping[str, bool]) -> bool
     return FeatureSet(Release(*release), gates).enabled("CPUManager")
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryFeatures:
+    """Swap and memory QoS of a release. The defaults are those of the newest one."""
+
+    node_swap: bool
+    memory_qos: bool
+    swap_only_with_gate: bool  # otherwise containers have no swap
+    unlimited_by_default: bool  # containers can use all swap unless it is limited
+    critical_pods_without_swap: bool
+    throttles_above_request: bool  # memory.high is between request and limit
+    throttles_best_effort: bool
+    tiered_reservation: bool  # what is protected depends on memoryReservationPolicy
+    throttling_factor: float | None  # the default
+
+
+def memory_features(release: tuple[int, int], gates: Mapping[str, bool]) -> MemoryFeatures:
+    known = Release(*release)
+    enabled = FeatureSet(known, gates).enabled
+    above_request = kubelet_has(known, "ThrottlesAboveRequest")
+    optional = kubelet_has(known, "OptionalThrottling")
+    return MemoryFeatures(
+        node_swap=enabled("NodeSwap"),
+        memory_qos=enabled("MemoryQoS"),
+        swap_only_with_gate=not kubelet_has(known, "LimitsSwap"),
+        unlimited_by_default=not kubelet_has(known, "NoSwapByDefault"),
+        critical_pods_without_swap=kubelet_has(known, "CriticalPodsWithoutSwap"),
+        throttles_above_request=above_request,
+        throttles_best_effort=optional,
+        tiered_reservation=kubelet_has(known, "MemoryReservationPolicy"),
+        throttling_factor=None if optional else 0.9 if above_request else 0.8,
+    )
+
+
+def has_memory_manager(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    return FeatureSet(Release(*release), gates).enabled("MemoryManager")
+
+
+def has_windows_affinity(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether kubelets of Windows nodes manage memory."""
+    return FeatureSet(Release(*release), gates).enabled("WindowsCPUAndMemoryAffinity")
+
+
 def disables_exclusive_quota(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
     """Whether containers with exclusive CPUs have no CPU quota."""
     return FeatureSet(Release(*release), gates).enabled("DisableCPUQuotaWithExclusiveCPUs")

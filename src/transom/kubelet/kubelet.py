@@ -38,7 +38,7 @@ from transom.kubelet.server.server import KubeletServer, TlsContext
 from transom.kubelet.serving_certificate import ServingCertificateManager
 from transom.kubelet.static_pods import ApiMirrors, ManifestFolder, StaticPods
 from transom.kubelet.stats.counting import count_runtime_operations
-from transom.kubelet.stats.metrics import KubeletMetrics
+from transom.kubelet.stats.metrics import KubeletMetrics, ResourceManagerMetrics
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
 
@@ -97,7 +97,10 @@ class Kubelet:
         )
         try:
             self._containers = ContainerManager(
-                env, lambda: self.core.allocated_pods(), self._sources_ready
+                env,
+                lambda: self.core.allocated_pods(),
+                self._sources_ready,
+                ResourceManagerMetrics(metrics, env.config.release),
             )
         except ValueError as problem:
             raise BadConfiguration(str(problem)) from problem

@@ -9,12 +9,16 @@ from typing import Final, Literal
 
 from transom.http import goerrors
 from transom.kit.clock import rfc3339
+from transom.kit.goquote import go_quote
 from transom.kubelet import apparmor
 from transom.kubelet.config import DEFAULT_EVICTION_LINUX, KubeletConfig
+from transom.kubelet.features import has_memory_manager
 from transom.kubelet.os_linux_disks import LinuxDisks
 from transom.kubelet.os_linux_pods import LinuxPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 
@@ -92,6 +96,16 @@ class LinuxRules(LinuxPods, LinuxDisks):
 
     def has_container_manager(self) -> bool:
         return True
+
+    def has_memory_manager(self, config: KubeletConfig) -> bool:
+        return has_memory_manager(config.release, config.feature_gates)
+
+    def memory_policy_problem(self, policy: str, release: tuple[int, int]) -> str:
+        if policy == "Static":
+            return ""
+        if policy == "BestEffort" and kubelet_has(Release(*release), "BestEffortMemoryPolicy"):
+            return 'policy "BestEffort" is not available for platform "linux"'
+        return f"unknown policy: {go_quote(policy)}"
 
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         return ""

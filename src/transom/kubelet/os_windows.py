@@ -10,7 +10,9 @@ from typing import Final, Literal
 
 from transom.http import goerrors
 from transom.kit.clock import rfc3339
+from transom.kit.goquote import go_quote
 from transom.kubelet.config import DEFAULT_EVICTION_WINDOWS, KubeletConfig
+from transom.kubelet.features import has_windows_affinity
 from transom.kubelet.os_windows_disks import WindowsDisks
 from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
@@ -119,6 +121,16 @@ class WindowsRules(WindowsPods, WindowsDisks):
 
     def has_container_manager(self) -> bool:
         return False
+
+    def has_memory_manager(self, config: KubeletConfig) -> bool:
+        return has_windows_affinity(config.release, config.feature_gates)
+
+    def memory_policy_problem(self, policy: str, release: tuple[int, int]) -> str:
+        if policy == "BestEffort":
+            return ""
+        if policy == "Static":
+            return 'policy "Static" is not available on Windows'
+        return f"unknown policy: {go_quote(policy)}"
 
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         limit = LIMITS["WIN-NODE-006"]

@@ -70,6 +70,10 @@ class OsRules(Protocol):
     def has_container_manager(self) -> bool:
         """Whether the kubelet manages CPUs and their topology."""
 
+    def has_memory_manager(self, config: KubeletConfig) -> bool: ...
+    def memory_policy_problem(self, policy: str, release: tuple[int, int]) -> str:
+        """Why the memory manager does not have this policy, other than None; empty if it has."""
+
     def default_pause_image(self) -> str: ...
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         """Why a kubelet of this release cannot forward ports; empty when it can."""

@@ -106,7 +106,8 @@ class Hardware:
     memory: int = 8 << 30
     disk: int = 100 << 30
     disk_used: int = 12 << 30  # used by the operating system itself
-    page_file: int = 2 << 30
+    page_file: int = 2 << 30  # of Windows
+    swap: int = 0  # of Linux
     threads_per_core: int = 1
     numa_nodes: int = 1  # each is a socket with the same number of cores
 

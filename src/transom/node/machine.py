@@ -43,6 +43,7 @@ def node_hardware(spec: NodeSpec) -> Hardware:
         cpus=spec.cpus,
         memory=memory,
         disk=disk,
+        swap=parse_quantity(spec.swap).value(),
         threads_per_core=spec.threads_per_core,
         numa_nodes=spec.numa_nodes,
     )

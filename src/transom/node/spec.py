@@ -62,6 +62,7 @@ class NodeSpec:
     numa_nodes: int = 1
     memory: str = "8Gi"
     disk: str = "100Gi"
+    swap: str = "0"  # of Linux nodes
     engine: str = (
         ""  # what runs its containers: sim, oci, the address of a containerd; "" for the cluster's
     )
@@ -368,6 +369,7 @@ def _check_values(node: NodeSpec, refuse: _Refuse) -> None:
     spec_checks.check_taints(node.taints or (), refuse)
     spec_checks.check_size("memory", node.memory, refuse)
     spec_checks.check_size("disk", node.disk, refuse)
+    spec_checks.check_swap(node.swap, node.windows, refuse)
     capacity = {"cpu": str(node.cpus), "memory": node.memory}
     spec_checks.check_reserved("kubeReserved", node.kube_reserved, capacity, refuse)
     spec_checks.check_reserved("systemReserved", node.system_reserved or {}, capacity, refuse)
@@ -442,6 +444,7 @@ _FILE_FIELDS = {  # as the file spells them
     "numaNodes": "numa_nodes",
     "memory": "memory",
     "disk": "disk",
+    "swap": "swap",
     "engine": "engine",
     "runtime": "runtime",
     "runtimeVersion": "runtime_version",

@@ -51,6 +51,17 @@ def check_size(name: str, text: str, refuse: Refuse) -> None:
         raise refuse(f"{name}: {text} is not more than 0", 'write a quantity, for example "8Gi"')
 
 
+def check_swap(text: str, windows: bool, refuse: Refuse) -> None:
+    try:
+        size = parse_quantity(text)
+    except QuantityError as problem:
+        raise refuse(f"swap: {problem}", 'write a quantity, for example "2Gi"') from problem
+    if size.sign < 0:
+        raise refuse(f"swap: {text} is less than 0", 'write a quantity, for example "2Gi"')
+    if windows and not size.is_zero:
+        raise refuse("a Windows node has a page file, no swap", "only Linux nodes can have swap")
+
+
 def check_reserved(
     name: str, reserved: Mapping[str, str], capacity: Mapping[str, str], refuse: Refuse
 ) -> None:

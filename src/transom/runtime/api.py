@@ -93,6 +93,8 @@ class LinuxResources:
     oom_score_adj: int = 0
     hugepages: Mapping[str, int] = field(default_factory=dict)
     cpuset_cpus: str = ""  # the CPUs that it may use, "" for all
+    cpuset_mems: str = ""  # the NUMA nodes whose memory it may use, "" for all
+    unified: Mapping[str, str] = field(default_factory=dict)  # files of cgroup v2
 
 
 @dataclass(frozen=True, slots=True)

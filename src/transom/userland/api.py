@@ -235,6 +235,10 @@ class PlatformInfo(Protocol):
         """The CPUs on which it may run."""
 
     @property
+    def cgroup_files(self) -> Mapping[str, str]:
+        """Linux: files of its cgroup (v2) that the container's configuration defines."""
+
+    @property
     def cpu_topology(self) -> CpuTopology:
         """Linux: of the machine."""
 

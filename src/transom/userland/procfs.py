@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from transom.machines.api import Stat
 from transom.machines.cpus import format_cpuset
 from transom.machines.files import FileTree, MountEntry
+from transom.machines.swap import proc_swaps
 from transom.userland.api import ProcessEntry, ProgramContext
 
 _DEVICES = (
@@ -40,8 +43,8 @@ def _memory_information(context: ProgramContext) -> str:
         ("MemAvailable", found.free_memory),
         ("Buffers", 0),
         ("Cached", cached),
-        ("SwapTotal", 0),
-        ("SwapFree", 0),
+        ("SwapTotal", found.swap),
+        ("SwapFree", found.swap),
     )
     return "".join(f"{name + ':':<16}{value >> 10:>8} kB\n" for name, value in rows)
 
@@ -127,6 +130,25 @@ def _mounts(context: ProgramContext) -> str:
     return "".join(lines[:1]) + _PSEUDO_MOUNTS + "".join(lines[1:])
 
 
+_CGROUP_DEFAULTS: Final[dict[str, str]] = {
+    "cpuset.mems": "",
+    "memory.high": "max",
+    "memory.low": "0",
+    "memory.min": "0",
+    "memory.swap.max": "max",
+}
+
+
+def _cgroup_file(name: str, context: ProgramContext) -> str:
+    return f"{context.platform.cgroup_files.get(name, _CGROUP_DEFAULTS[name])}\n"
+
+
+def _numa_nodes(context: ProgramContext) -> str:
+    """The NUMA nodes whose memory it may use."""
+    every = format_cpuset(range(context.platform.cpu_topology.numa_nodes))
+    return context.platform.cgroup_files.get("cpuset.mems") or every
+
+
 _MADE: dict[str, Callable[[ProgramContext], str]] = {
     "/proc/cpuinfo": _cpu_information,
     "/proc/loadavg": _load,
@@ -150,7 +172,10 @@ _MADE: dict[str, Callable[[ProgramContext], str]] = {
     "/sys/fs/cgroup/cpuset.cpus.effective": lambda context: (
         f"{format_cpuset(context.platform.cpuset)}\n"
     ),
+    "/sys/fs/cgroup/cpuset.mems.effective": lambda context: f"{_numa_nodes(context)}\n",
     "/sys/fs/cgroup/memory.max": lambda context: f"{context.platform.memory_limit}\n",
+    "/proc/swaps": lambda context: proc_swaps(context.platform.machine_resources.swap),
+    **{f"/sys/fs/cgroup/{name}": partial(_cgroup_file, name) for name in _CGROUP_DEFAULTS},
 }
 
 _OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
@@ -170,6 +195,7 @@ _OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
         f"Gid:\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\n"
         f"Groups:\t{' '.join(map(str, context.credentials.groups))} \nVmRSS:\t{entry.memory >> 10:>8} kB\nThreads:\t1\n"
         f"Cpus_allowed_list:\t{format_cpuset(context.platform.cpuset)}\n"
+        f"Mems_allowed_list:\t{_numa_nodes(context)}\n"
     ),
 }
 

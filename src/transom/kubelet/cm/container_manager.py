@@ -1,5 +1,5 @@
-"""The container manager of a kubelet: assembles the CPU manager and the topology manager, admits
-pods to exclusive resources, and keeps the CPUs of running containers up to date.
+"""The container manager of a kubelet: assembles the CPU, memory and topology managers, admits pods
+to exclusive resources, and keeps the CPUs of running containers up to date.
 """
 
 from __future__ import annotations
@@ -11,17 +11,36 @@ from typing import Final
 
 from transom.kubelet import allocatable
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.cm.cpu_manager import AdmissionError, CpuManagerState, StaticCpuManager
-from transom.kubelet.cm.hints import NumaMask
+from transom.kubelet.cm.cpu_manager import (
+    AdmissionError,
+    CpuManagerState,
+    StaticCpuManager,
+    exclusive_cpu_count,
+)
+from transom.kubelet.cm.hints import TopologyHint
+from transom.kubelet.cm.memory_cgroup import memory_cgroup_files
+from transom.kubelet.cm.memory_manager import (
+    MemoryAllocationError,
+    StaticMemoryManager,
+    check_reserved_memory,
+    is_memory_managed,
+    machine_memory,
+)
+from transom.kubelet.cm.memory_state import MemoryManagerState
 from transom.kubelet.cm.settings import (
     check_option_gates,
+    check_swap_off,
     check_topology_options,
     static_policy_options,
 )
 from transom.kubelet.cm.topology_manager import Hints, TopologyPolicy
 from transom.kubelet.failures import PodRejection
 from transom.kubelet.features import disables_exclusive_quota, has_cpu_manager
+from transom.kubelet.stats.metrics import ResourceManagerMetrics
 from transom.machinery.objects import Object
+from transom.machinery.quantity import parse_quantity
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.cpus import (
     CpuSet,
     CpuTopology,
@@ -35,6 +54,8 @@ from transom.runtime.api import LinuxResources, RuntimeFailure
 log = logging.getLogger("transom.kubelet")
 
 _STATE_FILE: Final = "cpu_manager_state"
+_MEMORY_STATE_FILE: Final = "memory_manager_state"
+_NO_PREFERENCE: Final = TopologyHint(None, False)
 
 
 class ContainerManager:
@@ -47,23 +68,36 @@ class ContainerManager:
         env: KubeletContext,
         active_pods: Callable[[], Sequence[Object]],
         sources_ready: Callable[[], bool],
+        metrics: ResourceManagerMetrics,
     ) -> None:
         self._env = env
+        self._metrics = metrics
         self._active_pods = active_pods
         self._sources_ready = sources_ready
         self._applied: dict[str, CpuSet] = {}  # by container id
         config = env.config
         self._cpus: StaticCpuManager | None = None
+        self._memory: StaticMemoryManager | None = None
         self._policy: TopologyPolicy | None = None
-        if not env.os.has_container_manager():
-            return
+        capacity = allocatable.machine_capacity(env.host, env.os)
+        reserved = allocatable.node_reservation(config, env.os, capacity)
+        self._allocatable_memory = allocatable.node_allocatable(capacity, reserved)[
+            "memory"
+        ].value()
+        managed = env.os.has_container_manager()
+        with_memory = env.os.has_memory_manager(config)
         topology = machine_topology(env.host.hardware)
-        check_option_gates(config)
-        check_topology_options(config, topology)
-        if has_cpu_manager(config.release, config.feature_gates):
+        if managed:
+            check_swap_off(config, env.host.hardware.swap)
+        if managed or with_memory:
+            check_option_gates(config)
+            check_topology_options(config, topology)
+            if config.topology_manager_policy != "none":
+                self._policy = TopologyPolicy(config.topology_manager_policy, topology.numa_nodes)
+        if managed and has_cpu_manager(config.release, config.feature_gates):
             self._cpus = self._cpu_manager(topology)
-        if config.topology_manager_policy != "none":
-            self._policy = TopologyPolicy(config.topology_manager_policy, topology.numa_nodes)
+        if with_memory:
+            self._memory = self._memory_manager(topology.numa_nodes)
 
     def _cpu_manager(self, topology: CpuTopology) -> StaticCpuManager | None:
         env, config = self._env, self._env.config
@@ -111,48 +145,140 @@ class ContainerManager:
         except ValueError as problem:
             raise ValueError(f"start cpu manager error: {problem}") from problem
 
+    def _memory_manager(self, numa_nodes: int) -> StaticMemoryManager | None:
+        env, config = self._env, self._env.config
+        policy = config.memory_manager_policy
+        if policy == "None":
+            self._memory_state(policy)
+            return None
+        problem_text = env.os.memory_policy_problem(policy, config.release)
+        if problem_text:
+            raise ValueError(problem_text)
+        capacity = allocatable.machine_capacity(env.host, env.os)
+        reservation = allocatable.node_reservation(config, env.os, capacity)
+        check_reserved_memory(config.reserved_memory, reservation, numa_nodes)
+        if not any("memory" in reserved.limits for reserved in config.reserved_memory):
+            raise ValueError("[memorymanager] you should specify the system reserved memory")
+        pages = {
+            name: parse_quantity(text).value()
+            for name, text in env.os.capacity_extras(env.host).items()
+            if name.startswith("hugepages-")
+        }
+        machine = machine_memory(
+            env.host.hardware.memory, pages, numa_nodes, config.reserved_memory
+        )
+        strict = kubelet_has(Release(*config.release), "BestEffortMemoryPolicy")
+        state = self._memory_state(policy)
+        try:
+            return StaticMemoryManager(machine, state, strict_groups=strict)
+        except ValueError as problem:
+            raise ValueError(f"start memory manager error: {problem}") from problem
+
+    def _memory_state(self, policy: str) -> MemoryManagerState:
+        env = self._env
+        env.host.files.mkdir(env.config.root_dir)
+        path = env.os.join(env.config.root_dir, _MEMORY_STATE_FILE)
+        try:
+            return MemoryManagerState(env.host.files, path, policy)
+        except ValueError as problem:
+            raise ValueError(f"start memory manager error: {problem}") from problem
+
     # ---- admission
     # ----------------------------------------------------------------------------------------------
 
     def admit(self, pod: Object) -> PodRejection | None:
         """Allocates what the containers of the pod need for themselves."""
-        if self._cpus is None:
-            return None
-        self._remove_stale(self._cpus, pod)
+        self._metrics.count("topology", "requests")
+        self._remove_stale(pod)
         try:
-            self._allocate(self._cpus, pod)
+            self._allocate(pod)
         except AdmissionError as problem:
+            self._count_topology_error()
             return PodRejection(problem.reason, str(problem))
-        except NotEnoughCpus as problem:
+        except (NotEnoughCpus, MemoryAllocationError) as problem:
+            self._count_topology_error()
             return PodRejection(
                 "UnexpectedAdmissionError",
                 f"Allocate failed due to {problem}, which is unexpected",
             )
         return None
 
-    def _remove_stale(self, cpus: StaticCpuManager, pod: Object | None = None) -> None:
-        if self._sources_ready():
-            cpus.remove_stale([*self._active_pods(), *([pod] if pod is not None else ())])
+    def _count_topology_error(self) -> None:
+        if self._policy is not None:
+            self._metrics.count("topology", "errors")
 
-    def _allocate(self, cpus: StaticCpuManager, pod: Object) -> None:
-        policy = self._policy
-        affinity: NumaMask | None = None
+    def _remove_stale(self, pod: Object | None = None) -> None:
+        if not self._sources_ready() or (self._cpus is None and self._memory is None):
+            return
+        active = [*self._active_pods(), *([pod] if pod is not None else ())]
+        if self._cpus is not None:
+            self._cpus.remove_stale(active)
+        if self._memory is not None:
+            self._memory.remove_stale(active)
+
+    def _allocate(self, pod: Object) -> None:
+        policy, hint = self._policy, _NO_PREFERENCE
         whole = policy is not None and self._env.config.topology_manager_scope == "pod"
         if policy is not None and whole:
-            affinity = _merge(policy, [cpus.pod_hints(pod)])
+            hint = _merge(policy, self._pod_hints(pod))
         for container in _containers(pod):
             if policy is not None and not whole:
-                affinity = _merge(policy, [cpus.container_hints(pod, container)])
-            cpus.allocate(pod, container, affinity)
+                hint = _merge(policy, self._container_hints(pod, container))
+            self._allocate_cpus(pod, container, hint)
+            self._allocate_memory(pod, container, hint)
+
+    def _pod_hints(self, pod: Object) -> list[Hints]:
+        return [
+            self._cpus.pod_hints(pod) if self._cpus is not None else None,
+            *(self._memory.pod_hints(pod).values() if self._memory is not None else ()),
+        ]
+
+    def _container_hints(self, pod: Object, container: Object) -> list[Hints]:
+        cpus, memory = self._cpus, self._memory
+        return [
+            cpus.container_hints(pod, container) if cpus is not None else None,
+            *(memory.container_hints(pod, container).values() if memory is not None else ()),
+        ]
+
+    def _allocate_cpus(self, pod: Object, container: Object, hint: TopologyHint) -> None:
+        if self._cpus is None or not exclusive_cpu_count(pod, container):
+            return
+        self._metrics.count("cpu", "requests")
+        try:
+            self._cpus.allocate(pod, container, hint.affinity)
+        except (AdmissionError, NotEnoughCpus):
+            self._metrics.count("cpu", "errors")
+            raise
+
+    def _allocate_memory(self, pod: Object, container: Object, hint: TopologyHint) -> None:
+        if self._memory is None or not is_memory_managed(pod):
+            return
+        self._metrics.count("memory", "requests")
+        try:
+            self._memory.allocate(pod, container, hint)
+        except MemoryAllocationError:
+            self._metrics.count("memory", "errors")
+            raise
 
     # ---- containers
     # ----------------------------------------------------------------------------------------------
 
     def adjust(self, pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
-        """The resources of a container with the CPUs that it may use."""
+        """The resources of a container with the CPUs and NUMA nodes that it may use, and the
+        files of its cgroup. The init containers before it have ended: their memory is free.
+        """
+        uid, name, config = pod["metadata"]["uid"], container["name"], self._env.config
+        if self._env.os.has_container_manager():
+            files = memory_cgroup_files(
+                pod, container, config, self._env.host.hardware, self._allocatable_memory
+            )
+            resources = replace(resources, unified=files)
+        if self._memory is not None:
+            self._memory.release_init_containers(pod, container)
+            numa_nodes = sorted(self._memory.numa_nodes_of(uid, name))
+            resources = replace(resources, cpuset_mems=",".join(map(str, numa_nodes)))
         if self._cpus is None:
             return resources
-        uid, name, config = pod["metadata"]["uid"], container["name"], self._env.config
         changed = replace(resources, cpuset_cpus=format_cpuset(self._cpus.cpus_of(uid, name)))
         if self._cpus.exclusive_cpus(uid, name) and disables_exclusive_quota(
             config.release, config.feature_gates
@@ -170,7 +296,7 @@ class ContainerManager:
 
     async def _reconcile(self, cpus: StaticCpuManager) -> None:
         """Gives running containers the CPUs that they may use now."""
-        self._remove_stale(cpus)
+        self._remove_stale()
         env, seen = self._env, dict[str, CpuSet]()
         for pod in self._active_pods():
             uid = pod["metadata"]["uid"]
@@ -194,13 +320,13 @@ class ContainerManager:
         self._applied = seen
 
 
-def _merge(policy: TopologyPolicy, hints: Sequence[Hints]) -> NumaMask | None:
-    affinity, admitted = policy.merge(hints)
+def _merge(policy: TopologyPolicy, hints: Sequence[Hints]) -> TopologyHint:
+    hint, admitted = policy.merge(hints)
     if not admitted:
         raise AdmissionError(
             "TopologyAffinityError", "Resources cannot be allocated with Topology locality"
         )
-    return affinity
+    return hint
 
 
 def _containers(pod: Object) -> Iterable[Object]:

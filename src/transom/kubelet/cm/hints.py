@@ -16,6 +16,11 @@ class TopologyHint(NamedTuple):
     preferred: bool
 
 
+def mask_bits(mask: NumaMask) -> int:
+    """As a number, by which Kubernetes orders masks of the same size."""
+    return sum(1 << node for node in mask)
+
+
 @cache
 def numa_masks(nodes: int) -> tuple[NumaMask, ...]:
     """All combinations of NUMA nodes, the smallest first."""

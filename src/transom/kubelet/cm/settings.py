@@ -9,15 +9,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from transom.kit.goquote import go_quote
+from transom.kubelet.cm.memory_cgroup import TIERED_RESERVATION
+from transom.kubelet.cm.memory_manager import is_memory_type
 from transom.kubelet.config import KubeletConfig
+from transom.kubelet.features import MemoryFeatures, memory_features
+from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machinery.releases.policy_options import (
     OptionStage,
     cpu_manager_option_stage,
     topology_manager_option_stage,
 )
 from transom.machines.cpus import CpuTopology, parse_cpuset
+from transom.machines.swap import proc_swaps
 
 TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
 TOPOLOGY_SCOPES: Final = ("container", "pod")
@@ -71,6 +77,7 @@ def manager_configuration_problems(config: KubeletConfig) -> list[str]:
             if release >= _QUOTED_VALUES_SINCE
             else f"topologyManagerScope non-allowable value: {scope}"
         )
+    wrong += _memory_problems(config)
     if config.reserved_system_cpus:
         try:
             parse_cpuset(config.reserved_system_cpus)
@@ -80,6 +87,81 @@ def manager_configuration_problems(config: KubeletConfig) -> list[str]:
                 f"{config.reserved_system_cpus}, error: {problem}"
             )
     return wrong
+
+
+def _memory_problems(config: KubeletConfig) -> list[str]:
+    features = memory_features(config.release, config.feature_gates)
+    wrong = []
+    seen: set[tuple[int, str]] = set()
+    for node, limits in config.reserved_memory:
+        for kind, text in limits.items():
+            if not is_memory_type(kind):
+                wrong.append(
+                    f"the limit type {go_quote(kind)} for NUMA node {node} is not supported, only "
+                    "[memory hugepages-<HugePageSize>] is accepted"
+                )
+            if parse_quantity(text).is_zero:
+                wrong.append(
+                    f"reserved memory may not be zero for NUMA node {node} and resource "
+                    f"{go_quote(kind)}"
+                )
+            if (node, kind) in seen:
+                wrong.append(
+                    f"the reserved memory has a duplicate value for NUMA node {node} and resource "
+                    f"{go_quote(kind)}"
+                )
+            seen.add((node, kind))
+    wrong += _swap_problems(config, features)
+    factor, policy = config.memory_throttling_factor, config.memory_reservation_policy or "None"
+    if factor is not None and not 0 < factor <= 1:
+        wrong.append(
+            f"memoryThrottlingFactor {factor:g} must be greater than 0 and less than or equal to 1.0"
+        )
+    if features.throttles_best_effort and not features.memory_qos and factor not in (None, 0.9):
+        wrong.append(
+            "memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled"
+        )
+    if features.tiered_reservation:
+        if policy == TIERED_RESERVATION and not features.memory_qos:
+            wrong.append(
+                f"memoryReservationPolicy {go_quote(policy)} requires MemoryQoS feature gate to be "
+                "enabled"
+            )
+        if policy not in ("None", TIERED_RESERVATION):
+            wrong.append(
+                f"option {go_quote(policy)} specified for memoryReservationPolicy. Valid options "
+                f'are "None" or {go_quote(TIERED_RESERVATION)}'
+            )
+    return wrong
+
+
+def _swap_problems(config: KubeletConfig, features: MemoryFeatures) -> list[str]:
+    behavior = config.swap_behavior
+    if behavior and not features.node_swap:
+        return ["memorySwap.swapBehavior cannot be set when NodeSwap feature flag is disabled"]
+    last, comma = ("UnlimitedSwap", ",") if features.unlimited_by_default else ("NoSwap", "")
+    if behavior in ("", "LimitedSwap", last):
+        return []
+    return [
+        f'memorySwap.swapBehavior {go_quote(behavior)} must be one of: "", "LimitedSwap"{comma} or '
+        f'"{last}"'
+    ]
+
+
+def check_swap_off(config: KubeletConfig, swap: int) -> None:
+    """`swap` is that of a Linux machine, in bytes. Raises ValueError."""
+    if not swap or not config.fail_swap_on:
+        return
+    if kubelet_has(Release(*config.release), "ShortSwapError"):
+        raise ValueError(
+            "running with swap on is not supported, please disable swap or set --fail-swap-on flag "
+            "to false"
+        )
+    lines = " ".join(proc_swaps(swap).strip().split("\n"))
+    raise ValueError(
+        "running with swap on is not supported, please disable swap! or set --fail-swap-on flag to "
+        f"false. /proc/swaps contained: [{lines}]"
+    )
 
 
 def static_policy_options(config: KubeletConfig) -> StaticPolicyOptions:

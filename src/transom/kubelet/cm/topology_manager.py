@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from transom.kubelet.cm.hints import NumaMask, TopologyHint
+from transom.kubelet.cm.hints import NumaMask, TopologyHint, mask_bits
 
 Hints = Sequence[TopologyHint] | None
 """Of one resource: None without a preference, empty when no NUMA nodes can provide it."""
@@ -22,7 +22,7 @@ class TopologyPolicy:
         self._name = name
         self._all: NumaMask = frozenset(range(numa_nodes))
 
-    def merge(self, hints: Iterable[Hints]) -> tuple[NumaMask | None, bool]:
+    def merge(self, hints: Iterable[Hints]) -> tuple[TopologyHint, bool]:
         """The NUMA nodes to use, and whether the pod is admitted."""
         every = [
             [TopologyHint(None, True)] if h is None else [*h] or [TopologyHint(None, False)]
@@ -35,8 +35,9 @@ class TopologyPolicy:
                 for found in every
             ]
         best = self._best(every)
-        affinity = None if single and best.affinity == self._all else best.affinity
-        return affinity, self._name == "best-effort" or best.preferred
+        if single and best.affinity == self._all:
+            best = TopologyHint(None, best.preferred)
+        return best, self._name == "best-effort" or best.preferred
 
     def _best(self, hints: Sequence[Sequence[TopologyHint]]) -> TopologyHint:
         widest = max(
@@ -60,7 +61,7 @@ class TopologyPolicy:
         if current.preferred != candidate.preferred:
             return candidate.preferred
         now, new = current.affinity or frozenset(), candidate.affinity or frozenset()
-        narrower = (len(new), _bits(new)) < (len(now), _bits(now))
+        narrower = (len(new), mask_bits(new)) < (len(now), mask_bits(now))
         if current.preferred or len(now) > widest:
             return narrower
         if len(now) == widest:
@@ -68,7 +69,3 @@ class TopologyPolicy:
         if len(new) != len(now):
             return len(new) <= widest and len(new) > len(now)
         return narrower
-
-
-def _bits(mask: NumaMask) -> int:
-    return sum(1 << node for node in mask)

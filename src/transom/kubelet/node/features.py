@@ -8,6 +8,7 @@ from transom.kubelet.config import KubeletConfig
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.runtime.api import RuntimeVersion
 
 # Declared features are named like the gates that turn them on.
@@ -42,6 +43,15 @@ def node_feature_fields(config: KubeletConfig, runtime: RuntimeVersion, *, linux
     if enabled("NodeDeclaredFeatures"):
         out["declaredFeatures"] = [name for name in _DECLARED if enabled(name)]
     return out
+
+
+def swap_status(config: KubeletConfig, swap: int) -> Object:
+    """The part of `nodeInfo` about the swap of the node, in bytes."""
+    release = Release(*config.release)
+    enabled = FeatureSet(release, config.feature_gates).enabled
+    if not swap or not enabled("NodeSwap") or not kubelet_has(release, "SwapStatus"):
+        return {}
+    return {"swap": {"capacity": swap}}
 
 
 def kube_proxy_version(config: KubeletConfig) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from transom.kit.clock import Clock, rfc3339
 from transom.kubelet import allocatable
 from transom.kubelet.config import KubeletConfig
-from transom.kubelet.node.features import kube_proxy_version, node_feature_fields
+from transom.kubelet.node.features import kube_proxy_version, node_feature_fields, swap_status
 from transom.kubelet.osrules import OsRules
 from transom.machinery import quantity
 from transom.machinery.objects import Object
@@ -210,6 +210,7 @@ class NodeStatus:
                 "nodeInfo": {
                     **self._rules.node_info(identity, self._runtime.version, config),
                     "kubeProxyVersion": kube_proxy_version(config),
+                    **swap_status(config, self._host.hardware.swap),
                 },
             }
             self._features = node_feature_fields(

@@ -9,13 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from transom.kit.durations import format_duration
+from transom.kubelet.cm.memory_cgroup import throttling_factor
 from transom.kubelet.config import KubeletConfig
+from transom.kubelet.features import memory_features
 from transom.kubelet.osrules import OsRules
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 
 _MI = 1 << 20
+_RESERVED_MEMORY_SINCE = (1, 21)
+_MEMORY_SWAP_SINCE = (1, 22)
 
 
 def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
@@ -97,7 +101,7 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "iptablesMasqueradeBit": 14,
         "iptablesDropBit": 15,
         "featureGates": dict(config.feature_gates),
-        "failSwapOn": True,
+        "failSwapOn": config.fail_swap_on,
         "containerLogMaxSize": f"{config.container_log_max_size // _MI}Mi",
         "containerLogMaxFiles": config.container_log_max_files,
         "configMapAndSecretChangeDetectionStrategy": "Watch",
@@ -123,6 +127,8 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "eventRecordQPS",
         "enableDebuggingHandlers",
         "enableSystemLogQuery",
+        "failSwapOn",
+        "memorySwap",
     )
     return {
         name: value
@@ -135,6 +141,18 @@ def _newer_fields(config: KubeletConfig) -> Object:
     """Fields that 1.20 does not have."""
     enabled = FeatureSet(Release(*config.release), config.feature_gates).enabled
     out: Object = {}
+    memory = memory_features(config.release, config.feature_gates)
+    if config.release >= _RESERVED_MEMORY_SINCE:
+        out["memoryManagerPolicy"] = config.memory_manager_policy
+        out["reservedMemory"] = [
+            {"numaNode": node, "limits": dict(limits)} for node, limits in config.reserved_memory
+        ]
+    if config.release >= _MEMORY_SWAP_SINCE:
+        out["memorySwap"] = {"swapBehavior": config.swap_behavior} if config.swap_behavior else {}
+        factor = throttling_factor(config, memory)
+        out["memoryThrottlingFactor"] = 0 if factor is None else factor
+    if memory.tiered_reservation:
+        out["memoryReservationPolicy"] = config.memory_reservation_policy or "None"
     if enabled("GracefulNodeShutdownBasedOnPodPriority"):
         out["shutdownGracePeriodByPodPriority"] = [
             {"priority": priority, "shutdownGracePeriodSeconds": seconds}

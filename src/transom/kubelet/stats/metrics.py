@@ -7,18 +7,40 @@ samples.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from transom.kit.metric_table import MetricRow, MetricTable
 from transom.kit.prometheus import Family, Sample, render_metrics
 from transom.kubelet.base import KubeletContext
 from transom.machinery.build_info import build_info
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.metrics import metric_rules
 
 _COUNTS: Final = (1, 2, 4, 8, 16)
+_MANAGER_EVENTS: Final = {"cpu": "pinning", "memory": "pinning", "topology": "admission"}
 
 
 TABLE: Final[dict[str, MetricRow]] = {
+    "kubelet_cpu_manager_pinning_requests_total": MetricRow(
+        "counter", "The number of cpu core allocations which required pinning."
+    ),
+    "kubelet_cpu_manager_pinning_errors_total": MetricRow(
+        "counter", "The number of cpu core allocations which required pinning failed."
+    ),
+    "kubelet_memory_manager_pinning_requests_total": MetricRow(
+        "counter", "The number of memory pages allocations which required pinning."
+    ),
+    "kubelet_memory_manager_pinning_errors_total": MetricRow(
+        "counter", "The number of memory pages allocations which required pinning that failed."
+    ),
+    "kubelet_topology_manager_admission_requests_total": MetricRow(
+        "counter", "The number of admission requests where resources have to be aligned."
+    ),
+    "kubelet_topology_manager_admission_errors_total": MetricRow(
+        "counter",
+        "The number of admission request failures where resources could not be aligned.",
+    ),
     "kubelet_containers_per_pod_count": MetricRow(
         "histogram", "The number of containers per pod.", (), _COUNTS
     ),
@@ -96,6 +118,30 @@ class KubeletMetrics(MetricTable):
 
     def __init__(self) -> None:
         super().__init__(TABLE)
+
+
+class ResourceManagerMetrics:
+    """The counters of the CPU, memory and topology managers that a release has, from 0 on."""
+
+    __slots__ = ("_metrics", "_names")
+
+    def __init__(self, metrics: KubeletMetrics, release: tuple[int, int]) -> None:
+        managers = metric_rules(Release(*release)).resource_managers
+        self._metrics = metrics
+        self._names = {
+            (manager, event): f"kubelet_{manager}_manager_{_MANAGER_EVENTS[manager]}_{event}_total"
+            for manager in managers
+            for event in ("requests", "errors")
+        }
+        for name in self._names.values():
+            metrics.count(name, by=0)
+
+    def count(
+        self, manager: Literal["cpu", "memory", "topology"], event: Literal["requests", "errors"]
+    ) -> None:
+        name = self._names.get((manager, event))
+        if name is not None:
+            self._metrics.count(name)
 
 
 def kubelet_metrics(

@@ -10,6 +10,15 @@ from typing import Final, Literal
 from transom.machinery.releases.release import TABLES_SINCE, Release
 
 KubeletBehaviour = Literal[
+    "BestEffortMemoryPolicy",
+    "CriticalPodsWithoutSwap",
+    "LimitsSwap",
+    "MemoryReservationPolicy",
+    "NoSwapByDefault",
+    "OptionalThrottling",
+    "ShortSwapError",
+    "SwapStatus",
+    "ThrottlesAboveRequest",
     "ColonInContainerEvents",
     "CreatedContainersWait",
     "FailedPodsAreUnready",
@@ -40,6 +49,24 @@ KubeletBehaviour = Literal[
 ]
 
 _SINCE: Final[dict[KubeletBehaviour, Release]] = {
+    # The memory manager has a policy for Windows, and does not use a NUMA node both alone and
+    # together with others.
+    "BestEffortMemoryPolicy": Release(1, 32),
+    "CriticalPodsWithoutSwap": Release(1, 31),
+    # The kubelet limits the swap of every container, also without the gate NodeSwap.
+    "LimitsSwap": Release(1, 28),
+    # The field memoryReservationPolicy defines which memory is protected.
+    "MemoryReservationPolicy": Release(1, 36),
+    # The swap behaviour NoSwap replaces UnlimitedSwap and is the default.
+    "NoSwapByDefault": Release(1, 30),
+    # Without the field memoryThrottlingFactor, memory.high is not set.
+    "OptionalThrottling": Release(1, 37),
+    # The error of a kubelet that does not start because of swap does not show /proc/swaps.
+    "ShortSwapError": Release(1, 31),
+    # The status of a node has the size of its swap.
+    "SwapStatus": Release(1, 33),
+    # memory.high is a value between the request and the limit, not a part of the limit.
+    "ThrottlesAboveRequest": Release(1, 27),
     # Events name a container as in "Created container: web".
     "ColonInContainerEvents": Release(1, 29),
     # A container that was created and did not start is waiting, earlier it was terminated.

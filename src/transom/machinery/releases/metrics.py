@@ -43,6 +43,7 @@ class MetricRules(NamedTuple):
     storage_status: bool = False  # storage_operation_duration_seconds by status and migration
     storage_errors: bool = True  # storage_operation_errors_total and ..._status_count
     storage_stability: str = "ALPHA"
+    resource_managers: tuple[str, ...] = ()  # managers of the kubelet that have metrics
 
 
 _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
@@ -66,7 +67,11 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
             "rest_client_buckets": (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60),
         },
     ),
-    (Release(1, 26), {"request_sli": True, "scheduler_gated": True}),
+    (
+        Release(1, 26),
+        {"request_sli": True, "scheduler_gated": True, "resource_managers": ("cpu",)},
+    ),
+    (Release(1, 27), {"resource_managers": ("cpu", "topology")}),
     (
         Release(1, 29),
         {
@@ -76,7 +81,13 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
             ),
         },
     ),
-    (Release(1, 30), {"scheduler_pod": ("pod_scheduling_sli_duration_seconds",)}),
+    (
+        Release(1, 30),
+        {
+            "scheduler_pod": ("pod_scheduling_sli_duration_seconds",),
+            "resource_managers": ("cpu", "topology", "memory"),
+        },
+    ),
     (
         Release(1, 32),
         {

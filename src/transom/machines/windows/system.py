@@ -56,6 +56,7 @@ class SystemResources(NamedTuple):
     cpu_seconds: float
     working_set: int  # of this system: all of a machine's, or one container's
     load: tuple[float, ...] = (0.0, 0.0, 0.0)  # requested processors, over 1, 5 and 15 minutes
+    swap: int = 0  # of Linux
 
 
 @dataclass(slots=True, eq=False)

@@ -20,6 +20,12 @@ from transom.runtime.api import (
 )
 from transom.runtime.cri.codec import Message
 from transom.runtime.cri.paths import CriPaths
+from transom.runtime.usable import (
+    is_cgroup2,
+    usable_cgroup_files,
+    usable_cpus,
+    usable_numa_nodes,
+)
 
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 PROPAGATIONS: Final = ("private", "hostToContainer", "bidirectional")
@@ -222,7 +228,9 @@ def cri_linux_resources(resources: LinuxResources) -> Message:
         "cpu_shares": resources.cpu_shares,
         "memory_limit_in_bytes": resources.memory_limit,
         "oom_score_adj": resources.oom_score_adj,
-        "cpuset_cpus": resources.cpuset_cpus,
+        "cpuset_cpus": usable_cpus(resources.cpuset_cpus),
+        "cpuset_mems": usable_numa_nodes(resources.cpuset_mems),
+        "unified": usable_cgroup_files(resources.unified) if is_cgroup2() else {},
         # runc rejects a limit for a page size that the machine does not have.
         "hugepage_limits": [
             {"page_size": size, "limit": limit}

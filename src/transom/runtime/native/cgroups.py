@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-from transom.machines.cpus import parse_cpuset
 from transom.runtime.native.platform import CgroupLimits, CgroupUsage, Spec
+from transom.runtime.usable import usable_cgroup_files, usable_cpus, usable_numa_nodes
 
 _ROOT: Final = "/sys/fs/cgroup"
 _LEAST_SHARES: Final = 2
@@ -106,6 +106,8 @@ def cgroup_resources(limits: CgroupLimits) -> Spec:
         cpu |= {"quota": limits.cpu_quota, "period": limits.cpu_period or _PERIOD}
     if cpus := _usable_cpus(limits.cpuset):
         cpu["cpus"] = cpus
+    if mems := _usable_mems(limits.cpuset_mems):
+        cpu["mems"] = mems
     memory: Spec = {}
     if limits.memory:
         memory["limit"] = limits.memory
@@ -116,6 +118,8 @@ def cgroup_resources(limits: CgroupLimits) -> Spec:
     found: Spec = {"cpu": cpu}
     if memory:
         found["memory"] = memory
+    if limits.unified and cgroup_hierarchies().version == 2:
+        found["unified"] = usable_cgroup_files(limits.unified)
     if limits.pids:
         found["pids"] = {"limit": limits.pids}
     if limits.hugepages and cgroup_hierarchies().version:
@@ -132,10 +136,16 @@ def _usable_cpus(cpuset: str) -> str:
     """ "" where this machine does not have all of these CPUs or no controller for them: the
     container may then run on any CPU.
     """
+    return usable_cpus(cpuset) if cpuset and _has_cpuset() else ""
+
+
+def _usable_mems(mems: str) -> str:
+    return usable_numa_nodes(mems) if mems and _has_cpuset() else ""
+
+
+def _has_cpuset() -> bool:
     version, mounts = cgroup_hierarchies()
-    known = _words(f"{mounts['']}/cgroup.controllers") if cpuset and version == 2 else mounts
-    usable = "cpuset" in known and parse_cpuset(cpuset) <= os.sched_getaffinity(0)
-    return cpuset if usable else ""
+    return "cpuset" in (_words(f"{mounts['']}/cgroup.controllers") if version == 2 else mounts)
 
 
 def _hugepage_sizes() -> Iterator[str]:
@@ -243,9 +253,13 @@ def set_cgroup_limits(group: str, limits: CgroupLimits) -> None:
     set_cgroup_shares(group, limits.cpu_shares or _LEAST_SHARES)
     if cpus := _usable_cpus(limits.cpuset):
         _write(f"{_at('cpuset', group)}/cpuset.cpus", cpus)
+    if mems := _usable_mems(limits.cpuset_mems):
+        _write(f"{_at('cpuset', group)}/cpuset.mems", mems)
     if two:
         _write(f"{_at('cpu', group)}/cpu.max", f"{limits.cpu_quota or 'max'} {period}")
         _write(f"{_at('memory', group)}/memory.max", limits.memory or "max")
+        for name, text in usable_cgroup_files(limits.unified or {}).items():
+            _write(f"{_at('memory', group)}/{name}", text)
     else:
         _write(f"{_at('cpu', group)}/cpu.cfs_quota_us", limits.cpu_quota or -1)
         _write(f"{_at('memory', group)}/memory.limit_in_bytes", limits.memory or -1)

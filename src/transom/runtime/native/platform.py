@@ -184,6 +184,8 @@ class CgroupLimits:
     pids: int = 0
     hugepages: Mapping[str, int] | None = None
     cpuset: str = ""  # of the node's CPUs
+    cpuset_mems: str = ""  # of the node's NUMA nodes
+    unified: Mapping[str, str] | None = None  # files of cgroup v2
 
 
 class RuntimePlatform(Protocol):

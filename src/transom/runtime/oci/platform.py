@@ -128,6 +128,8 @@ class LinuxPlatform:
             memory=wanted.memory_limit,
             hugepages=wanted.hugepages,
             cpuset=wanted.cpuset_cpus,
+            cpuset_mems=wanted.cpuset_mems,
+            unified=wanted.unified,
         )
 
     async def create(self, request: ContainerRequest) -> Spec:

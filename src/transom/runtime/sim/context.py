@@ -229,6 +229,13 @@ class SimContext(ProgramStreams):
         return parse_cpuset(own) or frozenset(range(self.cpus))
 
     @property
+    def cgroup_files(self) -> Mapping[str, str]:
+        linux = self._container.config.linux
+        if linux is None:
+            return {}
+        return {**linux.resources.unified, "cpuset.mems": linux.resources.cpuset_mems}
+
+    @property
     def cpu_topology(self) -> CpuTopology:
         return machine_topology(self._core.host.hardware)
 

@@ -214,6 +214,7 @@ def machine_resources(core: SimCore) -> SystemResources:
         cpu_seconds=host.cpu_seconds(),
         working_set=memory.working_set,
         load=tuple(host.load_averages()),
+        swap=host.hardware.swap,
     )
 
 

@@ -57,6 +57,7 @@ container-runtime container-runtime-endpoint cpu-manager-policy docker-endpoint 
 experimental-bootstrap-kubeconfig experimental-dockershim-root-directory experimental-mounter-path hairpin-mode
 hostname-override image-credential-provider-bin-dir image-credential-provider-config image-service-endpoint
 kube-api-content-type kube-reserved-cgroup kubeconfig kubelet-cgroups lock-file logging-format manifest-url
+memory-manager-policy
 master-service-namespace network-plugin node-ip non-masquerade-cidr pod-cidr pod-infra-container-image pod-manifest-path
 provider-id reserved-cpus resolv-conf root-dir runtime-cgroups seccomp-profile-root system-cgroups system-reserved-cgroup
 tls-cert-file tls-min-version tls-private-key-file topology-manager-policy topology-manager-scope volume-plugin-dir
@@ -116,6 +117,7 @@ _OF_THE_DOCUMENTS: Final[Table] = {
 }
 _SINCE: Final[Mapping[str, tuple[int, int]]] = {
     "config-dir": (1, 28),
+    "memory-manager-policy": (1, 21),
     "windows-priorityclass": (1, 19),
 }
 
@@ -145,6 +147,7 @@ _FIELDS: Final = {
     "eviction-pressure-transition-period": "eviction_pressure_transition_period",
     "eviction-soft": "eviction_soft",
     "eviction-soft-grace-period": "eviction_soft_grace_period",
+    "fail-swap-on": "fail_swap_on",
     "feature-gates": "feature_gates",
     "healthz-bind-address": "healthz_bind_address",
     "healthz-port": "healthz_port",
@@ -152,6 +155,7 @@ _FIELDS: Final = {
     "image-gc-low-threshold": "image_gc_low_threshold_percent",
     "image-pull-progress-deadline": "image_pull_progress_deadline",
     "kube-reserved": "kube_reserved",
+    "memory-manager-policy": "memory_manager_policy",
     "make-iptables-util-chains": "make_iptables_util_chains",
     "max-pods": "max_pods",
     "minimum-image-ttl-duration": "image_minimum_gc_age",

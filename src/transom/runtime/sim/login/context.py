@@ -436,6 +436,10 @@ class LoginContext(ProgramStreams):
         return self.cpu_topology.all
 
     @property
+    def cgroup_files(self) -> Mapping[str, str]:
+        return {}
+
+    @property
     def cpu_topology(self) -> CpuTopology:
         return machine_topology(self.core.host.hardware)
 

@@ -320,6 +320,10 @@ class StandInContext:
         return frozenset(range(self.cpus))
 
     @property
+    def cgroup_files(self) -> Mapping[str, str]:
+        return {}
+
+    @property
     def cpu_topology(self) -> CpuTopology:
         return CpuTopology(self.cpus)
 

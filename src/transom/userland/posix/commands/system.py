@@ -372,7 +372,8 @@ def free(process: Process) -> int:
     header = ("total", "used", "free", "shared", "buff/cache", "available")
     process.write(" " * 6 + "".join(f"{name:>12}" for name in header) + "\n")
     process.write("Mem:  " + "".join(f"{value:>12}" for value in row) + "\n")
-    process.write("Swap: " + "".join(f"{0:>12}" for _ in range(3)) + "\n")
+    swap = (found.swap // unit, 0, found.swap // unit)
+    process.write("Swap: " + "".join(f"{value:>12}" for value in swap) + "\n")
     return 0
 
 
