@@ -95,7 +95,11 @@ class Security:
         self.tokens = BearerTokens(self._fixed_tokens, own)
         self.authenticate = Authentication(
             [
-                ClientCertificates(clock, credential_ids=self._has_credential_ids()),
+                ClientCertificates(
+                    clock,
+                    credential_ids=self._has_credential_ids(),
+                    reads_uids=features.enabled("AllowParsingUserUIDFromCertAuth"),
+                ),
                 self.tokens,
             ],
             self._default_anonymous,

@@ -110,6 +110,9 @@ class ServerOptions:
     # The CA of front proxies, and this server's client certificate for aggregated API servers.
     front_proxy_ca: bytes = b""
     front_proxy: ClientPair | None = None
+    # The headers in which front proxies send the UID (RemoteRequestHeaderUID), for aggregated API
+    # servers.
+    uid_headers: Sequence[str] = ()
     resolve_service: Resolve | None = None  # uses stored endpoints by default
     kubelets: KubeletOptions | None = None  # without it, kubelets cannot be reached
     metrics: MetricsProvider | None = (
@@ -148,6 +151,7 @@ class ServerOptions:
             "bind-address": host.strip("[]"),
             "disable-admission-plugins": _listed(sorted(self.disabled_admission)),
             "feature-gates": _pairs(self.feature_gates, ":"),
+            "requestheader-uid-headers": _listed(self.uid_headers),
             "runtime-config": _pairs(self.runtime_config, ""),
             "secure-port": port,
             "service-account-issuer": _listed([self.issuer]),
@@ -446,7 +450,7 @@ class ApiServer:
         if self.resource_metrics is not None:
             await self.resource_metrics.start()
         await self.registration.start()
-        await publish_trust(loopback, options.ca, options.front_proxy_ca)
+        await publish_trust(loopback, options.ca, options.front_proxy_ca, options.uid_headers)
         await self.security.legacy_tokens.start(loopback)
         self.aggregation.start()
         self.admission_webhooks.start()

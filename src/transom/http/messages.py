@@ -31,6 +31,7 @@ class PeerCertificate(NamedTuple):
     not_before: float = 0.0
     not_after: float = math.inf
     sha256: str = ""  # of the whole certificate, in hexadecimal
+    uids: tuple[str | None, ...] = ()  # of the subject; None is one that is not text
 
 
 class HttpRequest:
