@@ -92,7 +92,11 @@ class Security:
             ),
             for_any(own, BootstrapTokens(find, clock)),
         ]
-        self.tokens = BearerTokens(self._fixed_tokens, own)
+        self.tokens = BearerTokens(
+            self._fixed_tokens,
+            own,
+            warns_of_spaces=has_behaviour(features.release, "BearerSpaceWarning"),
+        )
         self.authenticate = Authentication(
             [
                 ClientCertificates(

@@ -15,6 +15,7 @@ from transom.machinery.releases.release import TABLES_SINCE, Release
 Behaviour = Literal[
     "CredentialIds",
     "ImpersonateUid",
+    "BearerSpaceWarning",
     "StatuszPaths",
     "StructuredZpages",
     "ZpagesV1beta1",
@@ -215,6 +216,7 @@ Behaviour = Literal[
 _SINCE: Final[dict[Behaviour, Release]] = {
     "AllocateLoadBalancerNodePorts": Release(1, 22),
     "ImpersonateUid": Release(1, 22),
+    "BearerSpaceWarning": Release(1, 25),
     "StatuszPaths": Release(1, 34),
     "StructuredZpages": Release(1, 35),
     "ZpagesV1beta1": Release(1, 36),
