@@ -1,12 +1,15 @@
 import asyncio
 import ssl
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from transom.kit import pki
 
@@ -93,6 +96,26 @@ def test_subject_of_agrees_with_the_library() -> None:
             cn,
             organizations,
         )
+
+
+def certificate_with_uids(*uids: str) -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    oid = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, "jane")]
+    attributes += [x509.NameAttribute(oid, uid) for uid in uids]
+    name = x509.Name(attributes)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now)
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+
+def test_uids_of_the_subject() -> None:
+    assert pki.uids_of(certificate_with_uids()) == ()
+    one = certificate_with_uids("a-uid")
+    assert (pki.uids_of(one), pki.subject_of(one)) == (("a-uid",), ("jane", []))
+    assert pki.uids_of(certificate_with_uids("a-uid", "b-uid")) == ("a-uid", "b-uid")
+    number = one.replace(b"\x0c\x05a-uid", b"\x02\x05a-uid")
+    assert pki.uids_of(number) == (None,)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ else:
     authentication_config = lazy_import("transom.machinery.authentication_config")
     authorization_config = lazy_import("transom.machinery.authorization_config")
 
-_DEFAULT_TYPES = ("Node", "RBAC")
+DEFAULT_AUTHORIZERS = ("Node", "RBAC")
 
 
 class Security:
@@ -92,10 +92,18 @@ class Security:
             ),
             for_any(own, BootstrapTokens(find, clock)),
         ]
-        self.tokens = BearerTokens(self._fixed_tokens, own)
+        self.tokens = BearerTokens(
+            self._fixed_tokens,
+            own,
+            warns_of_spaces=has_behaviour(features.release, "BearerSpaceWarning"),
+        )
         self.authenticate = Authentication(
             [
-                ClientCertificates(clock, credential_ids=self._has_credential_ids()),
+                ClientCertificates(
+                    clock,
+                    credential_ids=self._has_credential_ids(),
+                    reads_uids=features.enabled("AllowParsingUserUIDFromCertAuth"),
+                ),
                 self.tokens,
             ],
             self._default_anonymous,
@@ -108,7 +116,7 @@ class Security:
             "AlwaysDeny": always_deny,
         }
         self.authorize = Authorization(
-            [masters, *(self._local[name] for name in _DEFAULT_TYPES)], _DEFAULT_TYPES
+            [masters, *(self._local[name] for name in DEFAULT_AUTHORIZERS)], DEFAULT_AUTHORIZERS
         )
         self.decide = self.authorize.decide
         # The types of the first configuration file, which later ones must keep.
@@ -173,7 +181,7 @@ class Security:
         local = frozenset(one.type for one in config if one.webhook is None)
         added = local - self._needed if self._needed is not None else ()
         for name in sorted(added):
-            if name in _DEFAULT_TYPES:
+            if name in DEFAULT_AUTHORIZERS:
                 raise ConfigurationError(
                     f"authorizer type {name} is not allowed if it was not enabled at initial "
                     "server startup"

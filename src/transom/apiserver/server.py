@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -51,7 +51,7 @@ from transom.apiserver.flowcontrol.turns import HeavyReadTurns
 from transom.apiserver.identity_lease import IdentityLease
 from transom.apiserver.kubelets.kubelets import Kubelets
 from transom.apiserver.kubelets.options import KubeletOptions, refuse_connections
-from transom.apiserver.security import Security
+from transom.apiserver.security import DEFAULT_AUTHORIZERS, Security
 from transom.apiserver.serving.chain import RequestChain, request_steps
 from transom.apiserver.serving.corruption_events import CorruptionEvents
 from transom.apiserver.serving.encoder import ResponseEncoder
@@ -64,6 +64,7 @@ from transom.apiserver.serving.paths import NonResourcePaths
 from transom.apiserver.serving.resource_metrics import MetricsProvider, ResourceMetrics
 from transom.apiserver.serving.served import ServedVersions
 from transom.apiserver.serving.verbs import verb_table
+from transom.apiserver.serving.zpages import DebugPages
 from transom.apiserver.webhooks.client import WebhookClient
 from transom.http.messages import Answer, HttpRequest
 from transom.http.outgoing import ClientPair
@@ -109,6 +110,9 @@ class ServerOptions:
     # The CA of front proxies, and this server's client certificate for aggregated API servers.
     front_proxy_ca: bytes = b""
     front_proxy: ClientPair | None = None
+    # The headers in which front proxies send the UID (RemoteRequestHeaderUID), for aggregated API
+    # servers.
+    uid_headers: Sequence[str] = ()
     resolve_service: Resolve | None = None  # uses stored endpoints by default
     kubelets: KubeletOptions | None = None  # without it, kubelets cannot be reached
     metrics: MetricsProvider | None = (
@@ -131,6 +135,38 @@ class ServerOptions:
     more_paths: Mapping[str, Callable[[HttpRequest], Answer | Awaitable[Answer]]] = field(
         default_factory=dict
     )
+
+    def flags(self) -> dict[str, str]:
+        """These options as flags of kube-apiserver, with values in the form of `/flagz`."""
+        host, _, port = self.address.rpartition(":")
+        access = self.access
+        modes = [one["type"] for one in (access.authorization or {}).get("authorizers", ())]
+        return {
+            "advertise-address": self.advertised_address or host.strip("[]"),
+            "anonymous-auth": str(access.anonymous).lower(),
+            "api-audiences": _listed(self.api_audiences or (self.issuer,)),
+            "authentication-config": access.authentication_file,
+            "authorization-config": access.authorization_file,
+            "authorization-mode": _listed(modes or DEFAULT_AUTHORIZERS),
+            "bind-address": host.strip("[]"),
+            "disable-admission-plugins": _listed(sorted(self.disabled_admission)),
+            "feature-gates": _pairs(self.feature_gates, ":"),
+            "requestheader-uid-headers": _listed(self.uid_headers),
+            "runtime-config": _pairs(self.runtime_config, ""),
+            "secure-port": port,
+            "service-account-issuer": _listed([self.issuer]),
+            "service-cluster-ip-range": self.service_cidr,
+            "service-node-port-range": "{}-{}".format(*self.node_ports),
+        }
+
+
+def _listed(values: Iterable[str]) -> str:
+    return f"[{','.join(values)}]"
+
+
+def _pairs(values: Mapping[str, bool], prefix: str) -> str:
+    """`prefix`: gates have the name of a component, which is empty by default, and a colon."""
+    return ",".join(f"{prefix}{name}={str(on).lower()}" for name, on in sorted(values.items()))
 
 
 class ApiServer:
@@ -353,6 +389,9 @@ class ApiServer:
         served = ServedVersions(
             self.resources, self.aggregation, self.resource_metrics, internal=internal
         )
+        debug_pages = DebugPages(
+            self.resources.types.features, options.flags(), options.clock, options.rng
+        )
         return NonResourcePaths(
             self.resources,
             served,
@@ -365,6 +404,7 @@ class ApiServer:
             options.more_paths,
             options.address,
             options.release,
+            debug_pages,
         )
 
     def _metrics_page(self) -> Callable[[], str]:
@@ -410,7 +450,7 @@ class ApiServer:
         if self.resource_metrics is not None:
             await self.resource_metrics.start()
         await self.registration.start()
-        await publish_trust(loopback, options.ca, options.front_proxy_ca)
+        await publish_trust(loopback, options.ca, options.front_proxy_ca, options.uid_headers)
         await self.security.legacy_tokens.start(loopback)
         self.aggregation.start()
         self.admission_webhooks.start()

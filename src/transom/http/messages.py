@@ -31,6 +31,7 @@ class PeerCertificate(NamedTuple):
     not_before: float = 0.0
     not_after: float = math.inf
     sha256: str = ""  # of the whole certificate, in hexadecimal
+    uids: tuple[str | None, ...] = ()  # of the subject; None is one that is not text
 
 
 class HttpRequest:
@@ -53,6 +54,7 @@ class HttpRequest:
         "remote",
         "stream",
         "target",
+        "warnings",
     )
 
     def __init__(
@@ -81,6 +83,7 @@ class HttpRequest:
         self.http10 = http10
         self.stream = stream
         self.gone = False  # the client closed the connection and will not read the response
+        self.warnings: tuple[str, ...] = ()  # about the credentials, for the response
         self._query: dict[str, list[str]] | None = None
 
     @property
@@ -89,6 +92,10 @@ class HttpRequest:
         if query is None:
             query = self._query = parse_query(self.target.partition(b"?")[2])
         return query
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings = (*self.warnings, text)
 
     def header(self, name: bytes, default: str = "") -> str:
         """A header as text; `name` in lower case."""

@@ -137,7 +137,10 @@ def peer_certificate(transport: Any) -> PeerCertificate | None:
 def _parse(der: bytes) -> PeerCertificate | None:
     try:
         return PeerCertificate(
-            *pki.subject_of(der), *pki.validity_of(der), hashlib.sha256(der).hexdigest()
+            *pki.subject_of(der),
+            *pki.validity_of(der),
+            hashlib.sha256(der).hexdigest(),
+            pki.uids_of(der),
         )
     except ValueError as error:
         log.warning("a client certificate that cannot be read counts as none: %s", error)

@@ -2,14 +2,14 @@
 certificate.
 
 Keys are P-256. `cryptography` costs 60 ms to import, so it is imported where it is used;
-`subject_of`, which every connection needs, does not use it.
+`subject_of` and `uids_of`, which every connection needs, do not use it.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -236,6 +236,7 @@ def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Key
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
 _VALIDITY, _SUBJECT = 3, 4  # after serial number, signature and issuer
 _COMMON_NAME, _ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
+_KUBERNETES_UID = b"\x2b\x06\x01\x04\x01\x83\xc2\x53\x02"
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _TIME_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 _TEXT_ENCODINGS = {
@@ -253,20 +254,34 @@ def subject_of(der: bytes) -> tuple[str, list[str]]:
     if malformed.
     """
     cn, organizations = "", []
+    for kind, at, end in _subject_attributes(der):
+        if kind == _COMMON_NAME:
+            cn = _text(der, at, end)
+        elif kind == _ORGANIZATION:
+            organizations.append(_text(der, at, end))
+    return cn, organizations
+
+
+def uids_of(der: bytes) -> tuple[str | None, ...]:
+    """The UIDs of the user in the subject (OID 1.3.6.1.4.1.57683.2), None for one that is not text;
+    ValueError if malformed.
+    """
+    return tuple(
+        _text(der, at, end) if _element(der, at, end)[0] in _TEXT_ENCODINGS else None
+        for kind, at, end in _subject_attributes(der)
+        if kind == _KUBERNETES_UID
+    )
+
+
+def _subject_attributes(der: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The OID of each attribute, and where its value is."""
     _, at, end = _element(der, *_field(der, _SUBJECT), _SEQUENCE)
     while at < end:
         _, inner, at = _element(der, at, end, _SET)
         while inner < at:
             _, attribute, inner = _element(der, inner, at, _SEQUENCE)
             _, oid, oid_end = _element(der, attribute, inner, _OID)
-            kind = der[oid:oid_end]
-            if kind in (_COMMON_NAME, _ORGANIZATION):
-                text = _text(der, oid_end, inner)
-                if kind == _COMMON_NAME:
-                    cn = text
-                else:
-                    organizations.append(text)
-    return cn, organizations
+            yield der[oid:oid_end], oid_end, inner
 
 
 def validity_of(der: bytes) -> tuple[float, float]:

@@ -115,3 +115,60 @@ async def test_a_status_update_does_not_decide(
             assert (status, answer["details"]["causes"][-1]["field"]) == (422, "status.conditions")
         else:
             assert [c["reason"] for c in answer["status"]["conditions"]] == [reason]
+
+
+POD_REQUESTS = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests"
+
+
+def pod_request() -> dict[str, Any]:
+    csr = x509.CertificateSigningRequestBuilder(x509.Name([])).sign(
+        ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()
+    )
+    stub = csr.public_bytes(serialization.Encoding.DER)
+    return {
+        "metadata": {"name": "r"},
+        "spec": {
+            "signerName": "example.com/x",
+            "podName": "p",
+            "podUID": "1",
+            "serviceAccountName": "default",
+            "serviceAccountUID": "2",
+            "nodeName": "n",
+            "nodeUID": "3",
+            "maxExpirationSeconds": 86400,
+            "stubPKCS10Request": base64.b64encode(stub).decode(),
+        },
+    }
+
+
+@pytest.mark.parametrize("signers", ["", "example.com/*"])
+async def test_signing_a_pod_certificate_without_the_right_is_invalid(signers: str) -> None:
+    async with run(release="1.37", disabled_admission=frozenset({"CertificateSigning"})) as api:
+        write = rule("patch", "podcertificaterequests/status", GROUP)
+        rules = [rule("sign", "signers", GROUP, names=signers)] if signers else []
+        await grant(api, "eve", write, *rules, namespace="")
+        await api.ok("POST", POD_REQUESTS, pod_request())
+        target = f"{POD_REQUESTS}/r/status"
+        await api.ok("PATCH", target, {"status": {}}, media=MERGE, **EVE)  # decides nothing
+        denied = {
+            "type": "Denied",
+            "status": "True",
+            "reason": "r",
+            "message": "m",
+            "lastTransitionTime": "2020-01-01T00:00:00Z",
+        }
+        change = {"status": {"conditions": [denied]}}
+        status, found = await api.call("PATCH", target, change, media=MERGE, **EVE)
+        if signers:
+            assert status == 200
+            return
+        text = 'User "eve" is not permitted to "sign" for signer "example.com/x"'
+        assert (status, found["reason"]) == (422, "Invalid")
+        assert found["message"] == (
+            'PodCertificateRequest.certificates.k8s.io "r" is invalid: '
+            f"spec.signerName: Forbidden: {text}"
+        )
+        # An invalid status is reported first.
+        wrong = {"status": {"conditions": [{**denied, "type": "Odd"}]}}
+        status, found = await api.call("PATCH", target, wrong, media=MERGE, **EVE)
+        assert status == 422 and "signerName" not in found["message"]

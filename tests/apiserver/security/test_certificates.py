@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.apiserver.security.support import DEFAULT, account, run, with_token
 
 from transom.http.messages import PeerCertificate
@@ -52,3 +53,26 @@ async def test_the_user_has_the_hash_of_the_certificate_since_1_32() -> None:
         async with run(release=release) as api:
             made = await api.ok("POST", WHO, {}, peer=peer)
             assert made["status"]["userInfo"].get("extra") == extra
+
+
+async def test_the_subject_may_have_a_uid_since_1_33() -> None:
+    gate = {"AllowParsingUserUIDFromCertAuth": False}
+    peer = PeerCertificate("jane", ["dev"], uids=("1234",))
+    for release, gates, uid in (
+        ("1.32", {}, None),
+        ("1.33", {}, "1234"),
+        ("1.33", gate, None),
+        ("1.36", {}, "1234"),
+    ):
+        async with run(release=release, feature_gates=gates) as api:
+            made = await api.ok("POST", WHO, {}, peer=peer)
+            assert made["status"]["userInfo"].get("uid") == uid
+
+
+@pytest.mark.parametrize("uids", [("1", "2"), ("",), (None,)])
+async def test_a_subject_with_an_unclear_uid_is_refused(uids: tuple[str | None, ...]) -> None:
+    peer = PeerCertificate("jane", ["dev"], uids=uids)
+    async with run(release="1.32") as api:
+        assert (await api.call("POST", WHO, {}, peer=peer))[0] == 201
+    async with run(release="1.33") as api:
+        assert (await api.call("POST", WHO, {}, peer=peer))[0] == 401

@@ -185,7 +185,37 @@ async def test_impersonation_is_a_right_for_each_thing_one_wants_to_be() -> None
             "impersonate resource"
             ' "userextras/scopes" in API group "authentication.k8s.io" at the cluster scope'
         )
-        assert 'uids.authentication.k8s.io "7" is forbidden' in await refused(user=b"bob", uid=b"7")
+
+
+@pytest.mark.parametrize("release", ["1.20", "1.21"])
+async def test_a_uid_is_not_impersonated_before_1_22(release: str) -> None:
+    async with run(release=release, tokens={"eve-token": UserInfo("eve")}) as api:
+        await grant(api, "eve", rule("impersonate", "users"), namespace="", name="imp")
+        tokens = {b"authorization": b"Bearer eve-token", b"impersonate-uid": b"7"}
+        pods = "/api/v1/namespaces/default/pods"
+        answer = await message(
+            api, 403, "GET", pods, peer=None, headers={**tokens, b"impersonate-user": b"bob"}
+        )
+        assert 'User "bob" cannot list' in answer
+        answer = await message(api, 403, "GET", pods, peer=None, headers=tokens)
+        assert 'User "eve" cannot list' in answer
+
+
+async def test_a_uid_is_impersonated_since_1_22() -> None:
+    async with run(release="1.22", tokens={"eve-token": UserInfo("eve")}) as api:
+        await grant(api, "eve", rule("impersonate", "users"), namespace="", name="imp")
+        headers = {
+            b"authorization": b"Bearer eve-token",
+            b"impersonate-user": b"bob",
+            b"impersonate-uid": b"7",
+        }
+        pods = "/api/v1/namespaces/default/pods"
+        answer = await message(api, 403, "GET", pods, peer=None, headers=headers)
+        assert 'uids.authentication.k8s.io "7" is forbidden' in answer
+        uids = rule("impersonate", "uids", "authentication.k8s.io")
+        await grant(api, "eve", uids, namespace="", name="uids")
+        answer = await message(api, 403, "GET", pods, peer=None, headers=headers)
+        assert 'User "bob" cannot list' in answer
 
 
 async def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None:

@@ -386,6 +386,66 @@ async def test_a_token_in_the_protocols_of_a_web_socket() -> None:
         assert f'User "{NAME}"' in text
 
 
+@pytest.mark.parametrize(
+    ("release", "gates", "warned"),
+    [
+        ("1.24", {}, False),
+        ("1.26", {}, False),
+        ("1.26", {"LegacyServiceAccountTokenTracking": True}, True),
+        ("1.27", {}, True),
+        ("1.36", {}, True),
+    ],
+)
+async def test_a_generated_legacy_token_causes_a_warning(
+    release: str, gates: dict[str, bool], warned: bool
+) -> None:
+    text = (
+        "Use tokens from the TokenRequest API or manually created secret-based tokens instead of "
+        "auto-generated secret-based tokens."
+    )
+    header = (b"Warning", f'299 - "{text}"'.encode())
+    async with run(release=release, feature_gates=gates) as api:
+        robot = await account(api)
+        tokens = {}
+        for name in ("robot-token-x7k2p", "by-hand"):
+            meta = {"name": name, "annotations": {"kubernetes.io/service-account.name": "robot"}}
+            body = {"metadata": meta, "type": serviceaccounts.TOKEN_SECRET}
+            secret = await api.ok("POST", f"{DEFAULT}/secrets", body)
+            token = tokens[name] = api.server.security.issuer.legacy(robot, secret)
+            patch = {"data": {"token": base64.b64encode(token.encode()).decode()}}
+            path = f"{DEFAULT}/secrets/{name}"
+            await api.ok("PATCH", path, patch, media="application/merge-patch+json")
+        await api.ok(
+            "PATCH",
+            f"{DEFAULT}/serviceaccounts/robot",
+            {"secrets": [{"name": "robot-token-x7k2p"}]},
+            media="application/merge-patch+json",
+        )
+        for target, status in (("/version", 200), (f"{DEFAULT}/pods", 403)):
+            answer = await api.send("GET", target, **with_token(tokens["robot-token-x7k2p"]))
+            assert (answer.status, header in answer.headers) == (status, warned)
+            answer = await api.send("GET", target, **with_token(tokens["by-hand"]))
+            assert (answer.status, header in answer.headers) == (status, False)
+        reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+        spec = {"spec": {"token": tokens["robot-token-x7k2p"]}}
+        answer = await api.send("POST", reviews, spec)
+        assert (answer.status, header in answer.headers) == (201, warned)
+
+
+async def test_a_space_before_the_token_causes_a_warning_since_1_25() -> None:
+    text = (
+        "the provided Authorization header contains extra space before the bearer token, "
+        "and is ignored"
+    )
+    header = (b"Warning", f'299 - "{text}"'.encode())
+    for release, warned in (("1.20", False), ("1.24", False), ("1.25", True)):
+        async with run(release=release) as api:
+            for value, expected in ((b"Bearer  abc", warned), (b"Bearer ", False)):
+                headers = {b"authorization": value}
+                answer = await api.send("GET", "/version", peer=None, headers=headers)
+                assert (answer.status, header in answer.headers) == (200, expected)
+
+
 async def test_the_use_of_a_legacy_token_is_recorded_and_invalid_ones_are_rejected() -> None:
     async with run(release="1.36") as api:
         robot = await account(api)

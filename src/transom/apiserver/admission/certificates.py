@@ -17,6 +17,8 @@ from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
+from transom.machinery import errors
+from transom.machinery.field import forbidden
 
 Decide = Callable[[UserInfo, RequestInfo], Decision]
 _GROUP = "certificates.k8s.io"
@@ -68,15 +70,12 @@ class CertificateSigning(ValidatingPlugin):
         self._decide = decide
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
-        signed = resource.kind.key in (_KEY, _POD_KEY)
-        return signed and operation == "UPDATE" and subresource == "status"
+        return resource.kind.key == _KEY and operation == "UPDATE" and subresource == "status"
 
     def validate(self, attributes: Attributes) -> None:
         old = attributes.old or {}
         before, after = old.get("status") or {}, attributes.obj.get("status") or {}
         fields = ("certificate", "conditions")
-        if attributes.kind_key == _POD_KEY:
-            fields = tuple(sorted(before.keys() | after.keys()))
         if all((before.get(f) or None) == (after.get(f) or None) for f in fields):
             return
         signer = _signer(old)
@@ -84,6 +83,35 @@ class CertificateSigning(ValidatingPlugin):
             raise attributes.forbidden(
                 f"user not permitted to sign requests with signerName {go_quote(signer)}"
             )
+
+
+class PodCertificateSigning(ValidatingPlugin):
+    """Kubernetes checks this in the storage of pod certificate requests, after their validation, so
+    the error is that of an invalid object.
+    """
+
+    name = "PodCertificateSigning"
+    thread_safe = False
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.kind.key == _POD_KEY and operation == "UPDATE" and subresource == "status"
+
+    def validate(self, attributes: Attributes) -> None:
+        old = attributes.old or {}
+        before, after = old.get("status") or {}, attributes.obj.get("status") or {}
+        if all((before.get(f) or None) == (after.get(f) or None) for f in before.keys() | after):
+            return
+        signer, user = _signer(old), attributes.ctx.user
+        if may_use_signer(self._decide, user, "sign", signer):
+            return
+        text = (
+            f'User {go_quote(user.name)} is not permitted to "sign" for signer {go_quote(signer)}'
+        )
+        kind = errors.GroupResource(_GROUP, attributes.resource.kind.kind)
+        raise errors.invalid(kind, attributes.name, [forbidden("spec.signerName", text)])
 
 
 class CertificateSubjectRestriction(ValidatingPlugin):

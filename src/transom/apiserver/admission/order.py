@@ -10,6 +10,7 @@ from transom.apiserver.admission.certificates import (
     CertificateSigning,
     CertificateSubjectRestriction,
     ClusterTrustBundleAttest,
+    PodCertificateSigning,
 )
 from transom.apiserver.admission.claim_resize import PersistentVolumeClaimResize
 from transom.apiserver.admission.claim_status import GATE as CLAIM_GATE
@@ -131,6 +132,12 @@ def admission_plugins(
         RoleEscalation(security.rbac, security.decide, objects.workers),
         # The same for the status of resource claims.
         *([ClaimStatusAuthorization(security.decide)] if features.enabled(CLAIM_GATE) else []),
+        # The same for the status of pod certificate requests.
+        *(
+            [PodCertificateSigning(security.decide)]
+            if has_behaviour(resources.release, "NodeCertificateRequests")
+            else []
+        ),
         # Not a plugin of Kubernetes: it sees pods after all mutating plugins.
         *([WindowsLimits(objects, resources, release, windows)] if windows is not None else []),
         *(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import orjson
+
 from transom.apiserver.core.loopback import Loopback
 from transom.machinery.objects import Object
 
@@ -9,7 +13,10 @@ NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 FRONT_PROXY_USER = "front-proxy-client"
 
 
-def trust_contents(client_ca: bytes, front_proxy_ca: bytes) -> dict[str, str]:
+def trust_contents(
+    client_ca: bytes, front_proxy_ca: bytes, uid_headers: Sequence[str] = ()
+) -> dict[str, str]:
+    """`uid_headers`: those of --requestheader-uid-headers (RemoteRequestHeaderUID)."""
     out: dict[str, str] = {}
     if client_ca:
         out["client-ca-file"] = client_ca.decode()
@@ -21,11 +28,15 @@ def trust_contents(client_ca: bytes, front_proxy_ca: bytes) -> dict[str, str]:
             "requestheader-group-headers": '["X-Remote-Group"]',
             "requestheader-username-headers": '["X-Remote-User"]',
         }
+        if uid_headers:
+            out["requestheader-uid-headers"] = orjson.dumps(list(uid_headers)).decode()
     return out
 
 
-async def publish_trust(loopback: Loopback, client_ca: bytes, front_proxy_ca: bytes) -> None:
-    data = trust_contents(client_ca, front_proxy_ca)
+async def publish_trust(
+    loopback: Loopback, client_ca: bytes, front_proxy_ca: bytes, uid_headers: Sequence[str] = ()
+) -> None:
+    data = trust_contents(client_ca, front_proxy_ca, uid_headers)
     if not data:
         return
     await loopback.ensure(

@@ -16,6 +16,9 @@ from transom.machinery.field import aggregate_text
 
 _SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 _INVALID = "invalid bearer token"
+_EXTRA_SPACE = (
+    "the provided Authorization header contains extra space before the bearer token, and is ignored"
+)
 
 
 class VerifiedToken(NamedTuple):
@@ -23,6 +26,7 @@ class VerifiedToken(NamedTuple):
 
     user: UserInfo
     audiences: tuple[str, ...]
+    warning: str = ""  # for the client
 
 
 class BadToken(Exception):
@@ -35,10 +39,15 @@ TokenAuthenticator = Callable[[str, Sequence[str]], VerifiedToken | None]
 
 class BearerTokens:
     def __init__(
-        self, authenticators: Sequence[TokenAuthenticator], audiences: Sequence[str]
+        self,
+        authenticators: Sequence[TokenAuthenticator],
+        audiences: Sequence[str],
+        *,
+        warns_of_spaces: bool = False,
     ) -> None:
         """`audiences` are those of this server."""
         self.configure(authenticators)
+        self._warns_of_spaces = warns_of_spaces
         self.audiences = tuple(audiences)
 
     def configure(self, authenticators: Sequence[TokenAuthenticator]) -> None:
@@ -47,10 +56,14 @@ class BearerTokens:
     def __call__(self, request: HttpRequest) -> UserInfo | None:
         token = bearer(request)
         if not token:
+            if self._warns_of_spaces and _has_extra_space(request):
+                request.warn(_EXTRA_SPACE)
             return None
         verified, _ = self.verify(token, self.audiences)
         if verified is None:
             raise errors.unauthorized()
+        if verified.warning:
+            request.warn(verified.warning)
         return verified.user
 
     def verify(self, token: str, audiences: Sequence[str]) -> tuple[VerifiedToken | None, str]:
@@ -93,6 +106,11 @@ def bearer(request: HttpRequest) -> str:
     ):
         return _from_subprotocols(request)
     return ""
+
+
+def _has_extra_space(request: HttpRequest) -> bool:
+    parts = request.header(b"authorization").strip().split(" ", 2)
+    return len(parts) == 3 and parts[0].lower() == "bearer" and not parts[1]
 
 
 def _from_subprotocols(request: HttpRequest) -> str:

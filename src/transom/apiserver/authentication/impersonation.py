@@ -73,7 +73,7 @@ def impersonate(
     """The effective user; raises 403 if `user` may not impersonate it, or 400 or
     MalformedImpersonation if the request does not name it.
     """
-    identities = _impersonated(request)
+    identities = _impersonated(request, release)
     if identities and identities[0].kind not in ("User", "ServiceAccount"):
         raise _without_user(request, identities, release)
     if not identities:
@@ -146,7 +146,7 @@ def _go_strings(values: list[str]) -> str:
     return f"[]string{{{', '.join(map(go_quote, values))}}}" if values else "[]string(nil)"
 
 
-def _impersonated(request: HttpRequest) -> list[_Impersonated]:
+def _impersonated(request: HttpRequest, release: Release) -> list[_Impersonated]:
     out: list[_Impersonated] = []
     names = _values(request, _USER)
     if names and names[0]:
@@ -163,7 +163,7 @@ def _impersonated(request: HttpRequest) -> list[_Impersonated]:
             out += [
                 _Impersonated("UserExtra", value, "", key) for value in _values(request, header)
             ]
-    uids = _values(request, _UID)
+    uids = _values(request, _UID) if has_behaviour(release, "ImpersonateUid") else ()
     if uids and uids[0]:
         out.append(_Impersonated("UID", uids[0]))
     return out

@@ -34,6 +34,8 @@ class IdentityReviews:
         if verified is None:
             status["error"] = problem
         else:
+            if verified.warning:
+                call.ctx.warn(verified.warning)
             status = {
                 "authenticated": True,
                 "user": verified.user.info(),

@@ -35,6 +35,10 @@ _NEWER_INVALIDATED = "service account token has been invalidated"
 _POD_NODE_INFO = "ServiceAccountTokenPodNodeInfo"
 DEFAULT_FEATURES = FeatureSet(DEFAULT)
 _NOT_VALID = "Token could not be validated."
+_GENERATED = (
+    "Use tokens from the TokenRequest API or manually created secret-based tokens instead of "
+    "auto-generated secret-based tokens."
+)
 
 
 class _Known:
@@ -90,12 +94,13 @@ class ServiceAccountAuthenticator:
                 f"token audiences {go_strings(own)} is invalid for the target audiences "
                 f"{go_strings(audiences)}"
             )
+        warning = ""
         if known.legacy:
-            self._check_legacy(token, known)
+            warning = self._check_legacy(token, known)
         else:
             self._check_bound(known)
         assert known.user is not None
-        return VerifiedToken(known.user, meant)
+        return VerifiedToken(known.user, meant, warning)
 
     def _verify(self, text: str) -> _Known | None:
         token = SignedToken.parse(text)
@@ -121,7 +126,8 @@ class ServiceAccountAuthenticator:
     # ---- is it still good
     # ----------------------------------------------------------------------------------------
 
-    def _check_legacy(self, token: str, known: _Known) -> None:
+    def _check_legacy(self, token: str, known: _Known) -> str:
+        """Returns a warning for the client, or ""."""
         claims, prefix = known.claims, serviceaccounts.LEGACY_CLAIM
         subject = claims.get("sub") or ""
         if not subject:
@@ -148,15 +154,18 @@ class ServiceAccountAuthenticator:
                 "Token does not match server's copy",
                 "service account token does not match server's copy",
             )
-        self._check_account(namespace, account, uid, None)
-        self._track(secret, namespace, account)
+        found = self._check_account(namespace, account, uid, None)
+        warning = self._track(secret, found)
         if known.user is None:
             known.user = _user(namespace, account, uid, {})
+        return warning
 
-    def _track(self, secret: Object, namespace: str, account: str) -> None:
+    def _track(self, secret: Object, found: Object) -> str:
+        """Records the use; a token that was generated with its account causes a warning."""
         tracker, meta = self._legacy_tokens, secret["metadata"]
         if tracker is None or not tracker.enabled:
-            return
+            return ""
+        namespace, account = meta["namespace"], found["metadata"]["name"]
         tracker.record(secret)
         invalid = (meta.get("labels") or {}).get(serviceaccounts.INVALID_SINCE)
         if invalid and self._features.enabled("LegacyServiceAccountTokenCleanUp"):
@@ -167,6 +176,8 @@ class ServiceAccountAuthenticator:
                 f"'{serviceaccounts.INVALID_SINCE}' label from the secret to temporarily allow use "
                 "of this token"
             )
+        generated = any(ref.get("name") == meta["name"] for ref in found.get("secrets") or ())
+        return _GENERATED if generated else ""
 
     def _check_bound(self, known: _Known) -> None:
         claims, now = known.claims, self._clock.time()
@@ -216,7 +227,7 @@ class ServiceAccountAuthenticator:
         except TypeError:
             raise BadToken(_NOT_VALID) from None
 
-    def _check_account(self, namespace: str, name: str, uid: str, now: float | None) -> None:
+    def _check_account(self, namespace: str, name: str, uid: str, now: float | None) -> Object:
         """`now` None: an account that is being deleted counts as deleted; otherwise only after its
         grace period.
         """
@@ -229,6 +240,7 @@ class ServiceAccountAuthenticator:
         if found["metadata"]["uid"] != uid:
             text = f"UID ({found['metadata']['uid']}) does not match claim ({uid})"
             raise self._bad(f"ServiceAccount {text}", f"service account {text}")
+        return found
 
     def _check_reference(
         self, namespace: str, kind: str, plural: str, reference: Object, now: float

@@ -17,8 +17,9 @@ from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
-from transom.machinery.releases import TABLES_SINCE, Release
-from transom.machinery.releases.bootstrap import PolicyObject, policy_objects
+from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases.bootstrap import PolicyObject, monitoring_rules, policy_objects
+from transom.machinery.releases.features import FeatureSet
 
 _LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -27,7 +28,7 @@ _AT_ONCE = 64  # the number of writes in one batch
 
 async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
     """ClusterRoles first: a client that sees a binding also finds its role."""
-    for plural, objects in bootstrap_objects(loopback.resources.release):
+    for plural, objects in bootstrap_objects(loopback.resources.types.features):
         res = loopback.resources.require(rbac.GROUP, "v1", plural)
         for start in range(0, len(objects), _AT_ONCE):
             await asyncio.gather(
@@ -35,10 +36,10 @@ async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
             )
 
 
-def bootstrap_objects(release: Release) -> Iterator[tuple[str, list[Object]]]:
+def bootstrap_objects(features: FeatureSet) -> Iterator[tuple[str, list[Object]]]:
     """The objects of the release, by resource."""
-    if release >= TABLES_SINCE:
-        found = list(_release_objects(release))
+    if features.release >= TABLES_SINCE:
+        found = list(_release_objects(features))
         for plural, kind in (
             ("clusterroles", "ClusterRole"),
             ("clusterrolebindings", "ClusterRoleBinding"),
@@ -53,10 +54,10 @@ def bootstrap_objects(release: Release) -> Iterator[tuple[str, list[Object]]]:
     yield "rolebindings", list(bootstrap_namespace_bindings())
 
 
-def _release_objects(release: Release) -> Iterator[tuple[str, Object]]:
+def _release_objects(features: FeatureSet) -> Iterator[tuple[str, Object]]:
     known: dict[str, Object] = {}
     aggregated: list[PolicyObject] = []
-    for found in policy_objects(release):
+    for found in policy_objects(features.release):
         obj = _object(found.name, found.namespace)
         obj["metadata"]["labels"].update(dict.fromkeys(found.labels, "true"))
         if found.role:
@@ -64,6 +65,8 @@ def _release_objects(release: Release) -> Iterator[tuple[str, Object]]:
             yield found.kind, _binding(obj, kind, found.role, found.subjects)
             continue
         obj["rules"] = [dict(rule) for rule in found.rules]
+        if found.name == "system:monitoring":
+            obj["rules"] = monitoring_rules(obj["rules"], features)
         if found.aggregates:
             selectors = [{"matchLabels": {label: "true"}} for label in found.aggregates]
             obj["aggregationRule"] = {"clusterRoleSelectors": selectors}

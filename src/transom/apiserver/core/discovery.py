@@ -341,10 +341,17 @@ _FIXED_PATHS = (
 
 
 def root_paths(
-    all_served: Iterable[ServedVersion], checks: Iterable[str] = (), *, openapi_v3: bool = True
+    all_served: Iterable[ServedVersion],
+    checks: Iterable[str] = (),
+    *,
+    openapi_v3: bool = True,
+    more: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """`/`: all paths; `checks` are the names below `/healthz`, `/livez` and `/readyz`."""
+    """`/`: all paths; `checks` are the names below `/healthz`, `/livez` and `/readyz`; `more` are
+    paths that depend on feature gates.
+    """
     paths = set(_FIXED_PATHS) if openapi_v3 else set(_FIXED_PATHS) - {"/openapi/v3"}
+    paths.update(more)
     for one in all_served:
         if one.group:
             paths |= {f"/apis/{one.group}", f"/apis/{one.group}/{one.version}"}

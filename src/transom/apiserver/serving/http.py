@@ -291,6 +291,8 @@ class HttpExchange(ApiExchange[Answer]):
             answer = websocket_watches.websocket_watch(self._request.method, asked_headers, answer)
         flow, event = self.flow, self.event
         headers = answer.headers
+        if self._request.warnings:
+            headers = responses.warning_headers(self._request.warnings) + headers
         if flow is not None:
             flow.schema.dispatched += 1
             headers = headers + flow.headers

@@ -23,6 +23,7 @@ from transom.apiserver.serving.negotiate import OutputForm, accept_clauses, nego
 from transom.apiserver.serving.openapi import OpenApi
 from transom.apiserver.serving.resource_metrics import ResourceMetrics
 from transom.apiserver.serving.served import ServedVersions
+from transom.apiserver.serving.zpages import DebugPages
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, text_response
 from transom.kit.prometheus import CONTENT_TYPE
 from transom.machinery import errors, resource_metrics
@@ -96,6 +97,7 @@ class NonResourcePaths:
         more_paths: Mapping[str, PathHandler],
         address: str,
         release: str,
+        debug_pages: DebugPages,
     ) -> None:
         self._resources = resources
         self._served = served
@@ -113,7 +115,9 @@ class NonResourcePaths:
         self._plain_unknown = has_behaviour(resources.release, "PlainUnknownPaths")
         self._aggregated = aggregated_discovery_versions(resources.release)
         self._timestamps = not has_behaviour(resources.release, "JsonValuesInErrors")
+        self._debug_pages = tuple(debug_pages.handlers)
         self._exact: dict[str, PathHandler] = {
+            **debug_pages.handlers,
             "/": self._root,
             "/version": self._version,
             "/version/": self._version,
@@ -252,7 +256,10 @@ class NonResourcePaths:
             "root",
             lambda: _indented(
                 discovery.root_paths(
-                    self._served.versions(), CHECKS, openapi_v3=self._newer_documents
+                    self._served.versions(),
+                    CHECKS,
+                    openapi_v3=self._newer_documents,
+                    more=self._debug_pages,
                 )
             ),
         )

@@ -30,6 +30,7 @@ _FLAGS = {
     "etcd-servers": "the address of etcd: the program beside this one, or a real etcd",
     "feature-gates": "feature gates: Name=true,Other=false",
     "requestheader-client-ca-file": "the certificate authority of front proxies",
+    "requestheader-uid-headers": "the headers of the UID, published for aggregated API servers",
     "runtime-config": "API versions to turn on or off",
     "secure-port": "the port to listen on (default 6443)",
     "service-account-issuer": "the issuer of service account tokens",

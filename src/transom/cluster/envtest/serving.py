@@ -10,6 +10,7 @@ import logging
 import signal
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -28,6 +29,8 @@ from transom.kit import logs
 from transom.kit.lazy import lazy_import
 from transom.kit.process import run_event_loop
 from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.machinery.releases import parse_release
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.serviceaccounts import DEFAULT_ISSUER
 from transom.node.settings import RELEASES
 from transom.store.api import Store
@@ -45,6 +48,7 @@ log = logging.getLogger("transom.cluster")
 
 _STOP_SECONDS = 2.0
 _ETCD_SECONDS = 5.0
+_UID_GATE = "RemoteRequestHeaderUID"
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -68,6 +72,7 @@ async def _serve(flags: GoFlags, release: str) -> None:
     context = server_context(certificate, key, Path(client_ca) if client_ca else None)
     sockets = listen_sockets([bind], port)
     signing_key = _read(flags.get("service-account-signing-key-file"))
+    gates = parse_feature_gates(flags.words("feature-gates"), release)
     api = build_api_server(
         ServerOptions(
             store=_find_store(flags),
@@ -84,7 +89,10 @@ async def _serve(flags: GoFlags, release: str) -> None:
             api_audiences=flags.words("api-audiences"),
             ca=_read(client_ca),
             front_proxy_ca=_read(flags.get("requestheader-client-ca-file")),
-            feature_gates=parse_feature_gates(flags.words("feature-gates"), release),
+            uid_headers=uid_headers(
+                flags.words("requestheader-uid-headers"), FeatureSet(parse_release(release), gates)
+            ),
+            feature_gates=gates,
             runtime_config=parse_runtime_config(flags.words("runtime-config")),
             disabled_admission=frozenset(flags.words("disable-admission-plugins")),
         )
@@ -96,6 +104,26 @@ async def _serve(flags: GoFlags, release: str) -> None:
     await stopping.wait()
     await server.stop(_STOP_SECONDS)
     await api.stop()
+
+
+def uid_headers(names: Sequence[str], features: FeatureSet) -> Sequence[str]:
+    """Checks --requestheader-uid-headers as kube-apiserver does."""
+    if not names:
+        return names
+    if not features.enabled(_UID_GATE):
+        raise UserError(
+            f'--requestheader-uid-headers requires the "{_UID_GATE}" feature to be enabled',
+            f"set --feature-gates={_UID_GATE}=true, in 1.32 or a later release",
+            EXIT_USAGE,
+        )
+    if "x-remote-uid" not in [name.lower() for name in names]:
+        raise UserError(
+            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid "
+            "header - API aggregation will not work",
+            "add X-Remote-Uid",
+            EXIT_USAGE,
+        )
+    return names
 
 
 def _serving_pair(flags: GoFlags) -> tuple[Path, Path]:

@@ -14,6 +14,11 @@ from transom.machinery.releases.release import TABLES_SINCE, Release
 
 Behaviour = Literal[
     "CredentialIds",
+    "ImpersonateUid",
+    "BearerSpaceWarning",
+    "StatuszPaths",
+    "StructuredZpages",
+    "ZpagesV1beta1",
     "JobSuccessCriteriaOfAllJobs",
     "StructuredAuthenticationV1alpha1",
     "StructuredAuthenticationV1beta1",
@@ -210,6 +215,11 @@ Behaviour = Literal[
 
 _SINCE: Final[dict[Behaviour, Release]] = {
     "AllocateLoadBalancerNodePorts": Release(1, 22),
+    "ImpersonateUid": Release(1, 22),
+    "BearerSpaceWarning": Release(1, 25),
+    "StatuszPaths": Release(1, 34),
+    "StructuredZpages": Release(1, 35),
+    "ZpagesV1beta1": Release(1, 36),
     "AppArmorFields": Release(1, 30),
     "ClaimRequests": Release(1, 31),
     "EphemeralContainersOfPods": Release(1, 22),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.release import Release, in_range, table_lines
 
 _FIELDS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
 Rule = dict[str, Any]
+# The debugging pages of components, and their feature gates.
+DEBUG_PAGES: Final = {"/flagz": "ComponentFlagz", "/statusz": "ComponentStatusz"}
 
 
 class PolicyObject(NamedTuple):
@@ -28,6 +31,24 @@ class PolicyObject(NamedTuple):
 @cache
 def policy_objects(release: Release) -> tuple[PolicyObject, ...]:
     return tuple(_read(release))
+
+
+def monitoring_rules(rules: Iterable[Rule], features: FeatureSet) -> list[Rule]:
+    """The rules of `system:monitoring` with the debugging pages that feature gates enable."""
+    out, granted = [], set[str]()
+    for rule in rules:
+        urls = rule.get("nonResourceURLs")
+        if urls is not None:
+            kept = [u for u in urls if u not in DEBUG_PAGES or features.enabled(DEBUG_PAGES[u])]
+            granted.update(kept)
+            rule = {**rule, "nonResourceURLs": kept}
+        out.append(rule)
+    out += [
+        {"verbs": ["get"], "nonResourceURLs": [url]}
+        for url, gate in DEBUG_PAGES.items()
+        if url not in granted and features.enabled(gate)
+    ]
+    return out
 
 
 def node_rules(release: Release) -> tuple[Rule, ...]:
