@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from transom.kubelet.base import KubeletContext
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import list_small_directory
+
+_MOST_VOLUMES = 100_000  # more than fit into a pod
 
 
 def pods_dir(env: KubeletContext) -> str:
@@ -17,6 +20,11 @@ def pod_dir(env: KubeletContext, uid: str) -> str:
 def volume_dir(env: KubeletContext, uid: str, plugin: str, name: str) -> str:
     """`plugin` is the name of the plugin: kubernetes.io/secret."""
     return env.os.join(env.config.root_dir, "pods", uid, "volumes", plugin.replace("/", "~"), name)
+
+
+def volume_names(env: KubeletContext, directory: str) -> list[str]:
+    """The volumes of a pod in the directory of their plugin."""
+    return list_small_directory(env.host.files, directory, _MOST_VOLUMES)
 
 
 def plugin_dir(env: KubeletContext, uid: str, plugin: str, name: str) -> str:

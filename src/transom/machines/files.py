@@ -503,19 +503,20 @@ class FileTree(InodeTree):
             raise self._style.error(errno.ENOENT if node is None else errno.ENOTDIR, path)
         node = self._own(place, node)
         root = self._style.node("", DIRECTORY | 0o1777, {}, self._now())
-        node.mode |= MOUNT
-        self._mounts[node] = AttachedTree(
-            root, FileVolume(DiskQuota(size, memory=True)), self._mounts
-        )
+        tmpfs = AttachedTree(root, FileVolume(DiskQuota(size, memory=True)), self._mounts)
+        self._add_mount(node, tmpfs)
 
     def unmount(self, path: str) -> None:
         """Removes the last mount there."""
         place = self._walk(path)
-        for point, attached in self._mounts.items():
-            if attached is place.at and attached.node is place.node:
-                del self._mounts[point]
-                return
-        raise self._style.error(errno.EINVAL, path)
+        point = place.at.point
+        if (
+            place.node is not place.at.node
+            or point is None
+            or self._mounts.get(point) is not place.at
+        ):
+            raise self._style.error(errno.EINVAL, path)
+        del self._mounts[point]
 
     def mount_table(self) -> list[MountEntry]:
         """What is mounted here, the root first."""
@@ -600,8 +601,12 @@ class FileTree(InodeTree):
             node = self._add(place, DIRECTORY | 0o755, {}, free=True)
         else:
             node = self._add(place, FILE | 0o644, b"", free=True)
-        node.mode |= MOUNT
-        self._mounts[node] = what
+        self._add_mount(node, what)
+
+    def _add_mount(self, point: Inode, what: AttachedTree) -> None:
+        point.mode |= MOUNT
+        what.point = point
+        self._mounts[point] = what
 
 
 class BoundedFiles(FileTree):

@@ -10,10 +10,10 @@ class AttachedTree:
     """An attached tree. `mounts` are those of its origin, which are visible through it.
 
     `style` is set for a network share: its names and permissions are the server's, whatever the
-    client's system.
+    client's system. `point` is the directory or file that it is mounted on, once it is.
     """
 
-    __slots__ = ("mounts", "node", "read_only", "style", "volume")
+    __slots__ = ("mounts", "node", "point", "read_only", "style", "volume")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class AttachedTree:
         self.mounts = mounts
         self.read_only = read_only
         self.style = style
+        self.point: Inode | None = None
 
 
 class ResolvedPath:

@@ -1,3 +1,4 @@
+import asyncio
 from base64 import b64encode
 from typing import Any
 
@@ -5,6 +6,8 @@ import pytest
 from tests.kubelet.machines import UID, Machine, mount, pod
 
 from transom.kubelet.failures import VolumeFailure
+from transom.kubelet.volumes import nested
+from transom.machines.smallfiles import MOST_NAMES
 
 BOTH = pytest.mark.parametrize("system", ["linux", "windows"])
 
@@ -434,6 +437,48 @@ def test_places_for_mounts_within_a_volume() -> None:
     assert (
         machine.files.stat(volume(machine, "configmap", "c", "sub", "secret")).kind == "directory"
     )
+
+
+def test_the_mounts_of_a_pod_are_sorted_once_for_all_volumes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine()
+    store(machine)
+    sorted_specs = []
+    original = nested.container_mounts
+
+    def counted(spec: Any) -> Any:
+        sorted_specs.append(spec)
+        return original(spec)
+
+    monkeypatch.setattr(nested, "container_mounts", counted)
+    volumes = [{**config_map(), "name": f"c{i}"} for i in range(50)]
+    machine.run(machine.volumes.mount(with_volumes(*volumes)))
+    assert len(sorted_specs) == 1
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("/a", ["a", "a-b", "a/0", "a/b", "b/c", "x"]),
+        ("/a/a", ["0", "b"]),
+        ("/a/b/c", []),
+        ("/b", []),
+        ("/", []),
+    ],
+)
+def test_paths_nested_in_a_mount_point(point: str, expected: list[str]) -> None:
+    paths = ["/a", "/a-b", "/a/a", "/a/a-b", "/a/a/0", "/a/a/b", "/a/a/b/c", "/a/b/c", "/a/x", "/b"]
+    assert nested.nested_paths(point, paths) == expected
+
+
+def test_all_volumes_in_memory_are_unmounted_however_many_there_are() -> None:
+    machine = Machine()
+    store(machine)
+    volumes = [{**secret(), "name": f"s{i}"} for i in range(MOST_NAMES + 5)]
+    asyncio.run(machine.volumes.mount(with_volumes(*volumes)))
+    asyncio.run(machine.volumes.unmount(UID))
+    assert not machine.files.exists(volume(machine, "secret", "s0"))
 
 
 def test_unused_volumes_are_left_alone() -> None:

@@ -41,7 +41,6 @@ from transom.kubelet.volumes.plugin import (
 from transom.machinery import gojson, quantity
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.machines.smallfiles import list_small_directory
 
 NAME: Final = "kubernetes.io/csi"
 _LOG: Final = "kubernetes.io/csi: "
@@ -393,7 +392,7 @@ async def _unstage(tools: VolumeHost, name: str) -> None:
 
 def _names(tools: VolumeHost, directory: str) -> list[str]:
     files = tools.env.host.files
-    return list_small_directory(files, directory) if files.exists(directory) else []
+    return paths.volume_names(tools.env, directory) if files.exists(directory) else []
 
 
 def _forget(tools: VolumeHost, directory: str) -> None:

@@ -106,7 +106,7 @@ async def tear_down_csi_devices(tools: VolumeHost, uid: str) -> None:
     """
     env, files = tools.env, tools.env.host.files
     directory = paths.device_dir(env, uid, _NAME)
-    for name in list_small_directory(files, directory) if files.exists(directory) else ():
+    for name in paths.volume_names(env, directory) if files.exists(directory) else ():
         notes = read_notes(env, env.os.join(_top(env), name, "data")) or {}
         target = _publish_path(env, name, uid)
         try:

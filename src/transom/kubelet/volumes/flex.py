@@ -296,7 +296,7 @@ async def tear_down_flex(tools: VolumeHost, uid: str) -> None:
         if "~" not in folder or folder.startswith(_OWN):
             continue
         driver = await _driver(tools, folder)
-        for name in list_small_directory(files, env.os.join(top, folder)):
+        for name in paths.volume_names(env, env.os.join(top, folder)):
             await _unmount(env, driver, env.os.join(top, folder, name))
             if driver.attaches:
                 await _detach(tools, driver, name)

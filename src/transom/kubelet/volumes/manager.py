@@ -37,6 +37,7 @@ from transom.kubelet.volumes.block import map_device
 from transom.kubelet.volumes.devices import Devices
 from transom.kubelet.volumes.growth import VolumeGrowth
 from transom.kubelet.volumes.metrics import StorageMetrics, total_volumes, volume_plugin_label
+from transom.kubelet.volumes.nested import NestedMountPoints
 from transom.kubelet.volumes.plugin import (
     MountedVolume,
     PodVolumeSpec,
@@ -140,7 +141,14 @@ class VolumeManager:
     ) -> None:
         self._env = env
         tokens = TokenManager(env.client, env.clock, env.rng)
-        self._tools = VolumeHost(env, objects, tokens, drivers or CsiDriverRegistry(), Devices(env))
+        self._tools = VolumeHost(
+            env,
+            objects,
+            tokens,
+            drivers or CsiDriverRegistry(),
+            Devices(env),
+            NestedMountPoints(env),
+        )
         self._growth = VolumeGrowth(self._tools)
         self._metrics = StorageMetrics(metric_rules(Release(*env.config.release)))
         self._in_use: list[str] = []
@@ -439,7 +447,7 @@ class VolumeManager:
         files = env.host.files
         top = env.os.join(paths.pod_dir(env, uid), "volumes")
         for plugin in list_small_directory(files, top) if files.exists(top) else ():
-            names = list_small_directory(files, env.os.join(top, plugin))
+            names = paths.volume_names(env, env.os.join(top, plugin))
             for number, name in enumerate(names, 1):
                 env.os.unmount(files, env.os.join(top, plugin, name))
                 if number % _IN_A_ROW == 0:

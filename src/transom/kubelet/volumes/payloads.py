@@ -10,7 +10,6 @@ from transom.kubelet import paths
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.referenced import ReferenceFailure, secret_bytes, text_bytes
 from transom.kubelet.volumes.atomic_writer import write_payload
-from transom.kubelet.volumes.nested import make_nested_mount_points
 from transom.kubelet.volumes.plugin import (
     MountedVolume,
     Payload,
@@ -147,7 +146,7 @@ async def publish_payload(
             files.mkdir(directory, 0o777)
     try:
         written = await write_payload(env, directory, payload, empty=empty)
-        make_nested_mount_points(env, pod, spec.outer, directory)
+        await tools.nested.make(pod, spec.outer, directory)
         if written:
             env.os.set_ownership(files, directory, fs_group(pod), read_only=True)
     except (OSError, VolumeFailure):

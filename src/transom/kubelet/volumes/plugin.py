@@ -12,6 +12,7 @@ from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.storage_requests import StageFailure
 from transom.kubelet.volumes.devices import Devices, SilentFailure
 from transom.kubelet.volumes.flex_drivers import FlexDrivers
+from transom.kubelet.volumes.nested import NestedMountPoints
 from transom.kubelet.volumes.tokens import TokenManager
 from transom.machinery import quantity
 from transom.machinery.objects import Object
@@ -116,6 +117,7 @@ class VolumeHost:
     tokens: TokenManager
     drivers: CsiDriverRegistry
     devices: Devices
+    nested: NestedMountPoints
     flex: FlexDrivers = field(default_factory=FlexDrivers)
 
 
