@@ -385,3 +385,13 @@ def test_cpus_form_equal_cores_and_numa_nodes(row: dict[str, int]) -> None:
     assert (found.threads_per_core, found.numa_nodes) == (2, 2)
     with pytest.raises(UserError):
         nodes.complete_specs(CONFIG, nodes.specs_from_rows(CONFIG, [{"name": "n", **row}]))
+
+
+@pytest.mark.parametrize("row", [{"swap": "-1"}, {"swap": "x"}, {"os": "windows", "swap": "1Gi"}])
+def test_linux_nodes_can_have_swap(row: dict[str, str]) -> None:
+    [node] = nodes.complete_specs(
+        CONFIG, nodes.specs_from_rows(CONFIG, [{"name": "n", "swap": "2Gi"}])
+    )
+    assert node_hardware(node).swap == 2 << 30
+    with pytest.raises(UserError):
+        nodes.complete_specs(CONFIG, nodes.specs_from_rows(CONFIG, [{"name": "n", **row}]))

@@ -100,7 +100,7 @@ class Kubelet:
                 env,
                 lambda: self.core.allocated_pods(),
                 self._sources_ready,
-                ResourceManagerMetrics(metrics, env.config.release),
+                ResourceManagerMetrics(metrics, env.config.release).count,
             )
         except ValueError as problem:
             raise BadConfiguration(str(problem)) from problem

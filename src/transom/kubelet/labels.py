@@ -29,6 +29,7 @@ CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_SEEN = "kubernetes.io/config.seen"
+_SYSTEM_CRITICAL = 2_000_000_000
 
 
 def container_hash(container: Object, short: bool = False) -> str:
@@ -96,3 +97,11 @@ def is_mirror(pod: Object) -> bool:
 
 def _annotations(pod: Object) -> Mapping[str, str]:
     return pod["metadata"].get("annotations") or {}
+
+
+def is_critical(pod: Object) -> bool:
+    """Whether the kubelet must run the pod: it preempts others for it and evicts it last."""
+    priority = pod["spec"].get("priority")
+    return (
+        is_static(pod) or is_mirror(pod) or (priority is not None and priority >= _SYSTEM_CRITICAL)
+    )

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from transom.client.events import NORMAL
 from transom.kit.durations import format_duration
-from transom.kubelet.admission.preemption import is_critical
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import PodRejection
+from transom.kubelet.labels import is_critical
 from transom.kubelet.parts import KillPod
 from transom.kubelet.podstate import format_pod, uid_of
 from transom.kubelet.refs import node_ref

@@ -14,6 +14,7 @@ from transom.kit.goquote import go_quote
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.hostpath import prepare_host_path
+from transom.kubelet.labels import is_critical
 from transom.kubelet.security import (
     describe_pod,
     effective_security_context,
@@ -58,7 +59,6 @@ READ_ONLY: Final = (
 _MIN_SHARES, _SHARES_A_CPU = 2, 1024
 _PERIOD, _MIN_QUOTA = 100_000, 1_000
 _OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
-_CRITICAL_PRIORITY = 2_000_000_000
 _HUGE_PAGES: Final[Mapping[str, int]] = {"2MB": 0, "1GB": 0}
 _PAGE_NAMES: Final = {"2Mi": "2MB", "1Gi": "1GB"}
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -319,7 +319,7 @@ def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
 
 
 def oom_score_adjustment(pod: Object, container: Object, memory: int) -> int:
-    if _is_critical(pod):
+    if is_critical(pod):
         return _OOM_GUARANTEED
     match podutil.persisted_qos_class(pod):
         case "Guaranteed":
@@ -329,16 +329,6 @@ def oom_score_adjustment(pod: Object, container: Object, memory: int) -> int:
     requests = (container.get("resources") or {}).get("requests") or {}
     score = 1000 - 1000 * quantity.parse_quantity(requests.get("memory", "0")).value() // memory
     return min(max(score, 1000 + _OOM_GUARANTEED), _OOM_BEST_EFFORT - 1)
-
-
-def _is_critical(pod: Object) -> bool:
-    annotations = pod["metadata"].get("annotations") or {}
-    if (
-        annotations.get("kubernetes.io/config.source", "api") != "api"
-        or "kubernetes.io/config.mirror" in annotations
-    ):
-        return True
-    return (pod["spec"].get("priority") or 0) >= _CRITICAL_PRIORITY
 
 
 def _seccomp(pod: Object, container: Object, annotations: Mapping[str, str], root: str) -> str:

@@ -15,7 +15,7 @@ from transom.windows.limits import LIMITS
 from transom.windows.match import LimitMatch, LimitMatcher, Steps, pod_in, record_holds, steps_text
 from transom.windows.podchecks import CHECKS, CheckedPod, inner_pod, list_or_empty
 from transom.windows.policy import WarningPolicy
-from transom.windows.records import ALL_RUNTIMES, NodeTarget, WindowsLimit
+from transom.windows.records import ALL_RUNTIMES, NodeTarget, Release, WindowsLimit
 from transom.windows.target_nodes import NodeGroup, TargetNodes
 from transom.windows.targeting import RuntimeClasses, find_target_os, pod_containers
 from transom.windows.wording import documentation_page
@@ -37,14 +37,14 @@ class Advice(NamedTuple):
     more: int = 0
     about: str = ""  # "Service web", if it is another object
 
-    @property
-    def text(self) -> str:
+    def text(self, release: Release) -> str:
+        """With a link to the documentation of this release."""
         where = steps_text(self.steps) + (f" (and {self.more} more)" if self.more else "")
         if self.about:
             where = f"{self.about}: {where}"
         return (
             f"{self.limit.id}: {where}: {self.message.rstrip('.')}. {self.remedy} "
-            f"See {documentation_page(self.limit)}"
+            f"See {documentation_page(self.limit, release)}"
         )
 
 
@@ -179,7 +179,7 @@ class Advisor:
         found = self.about_pods(kind, obj)
         refused = self._refused(found, [] if old is None else self.about_pods(kind, old))
         if owned or not self._policy.warn:
-            return AdvisorDecision((), tuple(one.text for one in refused))
+            return AdvisorDecision((), self._texts(refused))
         if services:
             found += self._of_services(kind, obj, services)
         return self._decision(found, refused)
@@ -207,7 +207,7 @@ class Advisor:
         return (
             self._decision(found, refused)
             if self._policy.warn
-            else AdvisorDecision((), tuple(one.text for one in refused))
+            else AdvisorDecision((), self._texts(refused))
         )
 
     def _refused(self, found: list[Advice], before: list[Advice]) -> list[Advice]:
@@ -224,13 +224,17 @@ class Advisor:
             place = one.about, one.steps
             worst[place] = max(worst.get(place, 0), _RANK[one.limit.severity])
         warned = (
-            one.text
+            one
             for one in found
             if _is_relevant(one.limit)
             and one not in refused
             and _RANK[one.limit.severity] == worst[one.about, one.steps]
         )
-        return AdvisorDecision(tuple(warned), tuple(one.text for one in refused))
+        return AdvisorDecision(self._texts(warned), self._texts(refused))
+
+    def _texts(self, found: Iterable[Advice]) -> tuple[str, ...]:
+        release = self._target_nodes.release
+        return tuple(one.text(release) for one in found)
 
     def about_pods(self, kind: str, obj: Object) -> list[Advice]:
         """The certain limits of the pods of an object; none if they are not for Windows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from transom.machinery.releases import NEWEST
 from transom.windows.builds import BUILDS
 from transom.windows.records import (
     ALL_NETWORKS,
@@ -18,12 +19,11 @@ from transom.windows.records import (
 from transom.windows.releases import release_text
 from transom.windows.tables import CURRENT_PAGES
 
-INTRO_PAGE: Final = (
-    "https://v1-20.docs.kubernetes.io/docs/setup/production-environment/windows/"
-    "intro-windows-in-kubernetes/"
-)
 _CURRENT_DOCS: Final = "https://kubernetes.io/docs/"
-_CURRENT_PAGE: Final = f"{_CURRENT_DOCS}concepts/windows/intro/"
+_FIRST_INTRO: Final = "setup/production-environment/windows/intro-windows-in-kubernetes/"
+_INTRO: Final = "concepts/windows/intro/"
+_INTRO_SINCE: Final = (1, 24)  # the release whose documentation moved the page
+_CURRENT_PAGE: Final = _CURRENT_DOCS + _INTRO
 _LAST_INTRO_RELEASE: Final = (1, 20)
 
 EFFECTS: Final = {
@@ -95,11 +95,26 @@ def record_remedy(record: Record) -> str:
     return record.remedy if isinstance(record, WindowsLimit) else record.enable
 
 
-def documentation_page(record: Record) -> str:
-    """The page of the Kubernetes documentation that describes it."""
+def intro_page(release: Release) -> str:
+    """Windows containers in Kubernetes, in the documentation of this release."""
+    docs = _CURRENT_DOCS
+    if release < NEWEST:
+        docs = f"https://v{release[0]}-{release[1]}.docs.kubernetes.io/docs/"
+    return docs + (_FIRST_INTRO if release < _INTRO_SINCE else _INTRO)
+
+
+INTRO_PAGE: Final = intro_page(_LAST_INTRO_RELEASE)
+
+
+def documentation_page(record: Record, release: Release | None = None) -> str:
+    """The page of the Kubernetes documentation that describes it: that of `release`, or of the
+    source documents for records of releases that they describe.
+    """
     current = next((id for id in record.checklist if id.startswith("W-")), "")
     if current:
         return _CURRENT_DOCS + CURRENT_PAGES[current.split("-")[1]]
+    if release is not None:
+        return intro_page(release)
     return _CURRENT_PAGE if record.since > _LAST_INTRO_RELEASE else INTRO_PAGE
 
 

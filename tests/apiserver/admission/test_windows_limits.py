@@ -80,6 +80,17 @@ async def test_a_warning_says_id_place_and_remedy() -> None:
         ]
 
 
+async def test_a_warning_links_to_the_documentation_of_the_release() -> None:
+    current = node("win-1", build=20348, runtime="containerd://2.1.4")
+    current["status"]["nodeInfo"]["kubeletVersion"] = "v1.36.0"
+    async with cluster(nodes=(current,)) as api:
+        body = pod(nodeSelector=WINDOWS, hostPID=True)
+        found = await warnings(api, "POST", PODS, body)
+        assert [text.partition(" See ")[2] for text in found] == [
+            "https://v1-36.docs.kubernetes.io/docs/concepts/windows/intro/"
+        ]
+
+
 REQUIRED = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.kubelet.world import World
 
+from transom.kubelet.config import MemoryReservation
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.nodelogs import parse_log_query, serve_node_logs
 
@@ -53,6 +54,36 @@ def test_the_configuration_of_the_release_is_shown() -> None:
     found = shown(version=V36, max_container_restart_period=20.0)
     assert newer <= found.keys()
     assert found["crashLoopBackOff"] == {"maxContainerRestartPeriod": "20s"}
+
+
+def test_the_configured_memory_settings_are_shown() -> None:
+    def shown(**settings: Any) -> Any:
+        found = json.loads(World(**settings).text("/configz")[1])["kubeletconfig"]
+        return {k: v for k, v in found.items() if "emory" in k or "Swap" in k}
+
+    assert shown() == {"failSwapOn": True}
+    defaults = {
+        "failSwapOn": True,
+        "memoryManagerPolicy": "None",
+        "memorySwap": {},
+        "memoryThrottlingFactor": 0.9,
+        "memoryReservationPolicy": "None",
+    }
+    assert shown(version=V36) == defaults
+    changed = shown(
+        version=V36,
+        fail_swap_on=False,
+        swap_behavior="LimitedSwap",
+        memory_throttling_factor=0.5,
+        reserved_memory=(MemoryReservation(0, {"memory": "100Mi"}),),
+    )
+    assert changed == {
+        **defaults,
+        "failSwapOn": False,
+        "memorySwap": {"swapBehavior": "LimitedSwap"},
+        "memoryThrottlingFactor": 0.5,
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+    }
 
 
 def test_logs_can_be_disabled() -> None:

@@ -305,3 +305,11 @@ def test_a_group_that_can_never_be_made(kernel: Kernel) -> None:
     kernel.before = vanish
     with pytest.raises(FileNotFoundError):
         cgroups.claim_cgroup("/transom/b/node1")
+
+
+def test_files_of_version_2_are_left_out_on_version_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = CgroupLimits(unified={"memory.high": "4096"})
+    for version, expected in ((2, {"memory.high": "4096"}), (1, None)):
+        found = CgroupHierarchies(version, {"": "/nowhere"})
+        monkeypatch.setattr(cgroups, "cgroup_hierarchies", lambda found=found: found)
+        assert cgroups.cgroup_resources(wanted).get("unified") == expected

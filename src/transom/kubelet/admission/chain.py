@@ -15,7 +15,7 @@ from transom.kubelet.admission.requests import PodRequests, requests_of_pod
 from transom.kubelet.admission.sysctls import Sysctls
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import PodRejection
-from transom.kubelet.labels import is_static
+from transom.kubelet.labels import is_critical, is_static
 from transom.kubelet.parts import KillPod
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
@@ -141,7 +141,7 @@ class PodAdmission:
             self._forget(active_pods)
         if not failures:
             return None
-        if preemption.is_critical(pod):
+        if is_critical(pod):
             return self._make_room(pod, others, failures)
         return PodRejection(failures[0].reason, failures[0].message(release))
 

@@ -8,27 +8,19 @@ from collections.abc import Sequence
 
 from transom.kubelet.admission.predicates import Insufficient
 from transom.kubelet.admission.requests import preempted
-from transom.kubelet.labels import is_mirror, is_static
+from transom.kubelet.labels import is_critical
 from transom.machinery.objects import Object
 from transom.machinery.podutil import qos_class
 from transom.machinery.resourcenames import CPU, MEMORY
 
 MESSAGE = "Preempted in order to admit critical pod"
 REASON = "Preempting"
-_SYSTEM_CRITICAL = 2_000_000_000
 
 Needs = dict[str, int]
 
 
 class NoVictims(Exception):
     """No pods can be preempted to free enough resources; the text is the kubelet's."""
-
-
-def is_critical(pod: Object) -> bool:
-    priority = pod["spec"].get("priority")
-    return (
-        is_static(pod) or is_mirror(pod) or (priority is not None and priority >= _SYSTEM_CRITICAL)
-    )
 
 
 def _preemptable(by: Object, pod: Object) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from transom.kubelet import allocatable
 from transom.kubelet.base import KubeletContext
@@ -36,7 +36,6 @@ from transom.kubelet.cm.settings import (
 from transom.kubelet.cm.topology_manager import Hints, TopologyPolicy
 from transom.kubelet.failures import PodRejection
 from transom.kubelet.features import disables_exclusive_quota, has_cpu_manager
-from transom.kubelet.stats.metrics import ResourceManagerMetrics
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
@@ -58,6 +57,11 @@ _MEMORY_STATE_FILE: Final = "memory_manager_state"
 _NO_PREFERENCE: Final = TopologyHint(None, False)
 
 
+Manager = Literal["cpu", "memory", "topology"]
+CountEvent = Callable[[Manager, Literal["requests", "errors"]], None]
+"""Counts an event of a manager in the kubelet's metrics."""
+
+
 class ContainerManager:
     """`active_pods` are the pods that have not ended, with the resources that are allocated to
     them, once `sources_ready`. Raises ValueError, with the reason why the kubelet does not start.
@@ -68,10 +72,10 @@ class ContainerManager:
         env: KubeletContext,
         active_pods: Callable[[], Sequence[Object]],
         sources_ready: Callable[[], bool],
-        metrics: ResourceManagerMetrics,
+        count: CountEvent,
     ) -> None:
         self._env = env
-        self._metrics = metrics
+        self._count = count
         self._active_pods = active_pods
         self._sources_ready = sources_ready
         self._applied: dict[str, CpuSet] = {}  # by container id
@@ -188,7 +192,7 @@ class ContainerManager:
 
     def admit(self, pod: Object) -> PodRejection | None:
         """Allocates what the containers of the pod need for themselves."""
-        self._metrics.count("topology", "requests")
+        self._count("topology", "requests")
         self._remove_stale(pod)
         try:
             self._allocate(pod)
@@ -205,7 +209,7 @@ class ContainerManager:
 
     def _count_topology_error(self) -> None:
         if self._policy is not None:
-            self._metrics.count("topology", "errors")
+            self._count("topology", "errors")
 
     def _remove_stale(self, pod: Object | None = None) -> None:
         if not self._sources_ready() or (self._cpus is None and self._memory is None):
@@ -243,21 +247,21 @@ class ContainerManager:
     def _allocate_cpus(self, pod: Object, container: Object, hint: TopologyHint) -> None:
         if self._cpus is None or not exclusive_cpu_count(pod, container):
             return
-        self._metrics.count("cpu", "requests")
+        self._count("cpu", "requests")
         try:
             self._cpus.allocate(pod, container, hint.affinity)
         except (AdmissionError, NotEnoughCpus):
-            self._metrics.count("cpu", "errors")
+            self._count("cpu", "errors")
             raise
 
     def _allocate_memory(self, pod: Object, container: Object, hint: TopologyHint) -> None:
         if self._memory is None or not is_memory_managed(pod):
             return
-        self._metrics.count("memory", "requests")
+        self._count("memory", "requests")
         try:
             self._memory.allocate(pod, container, hint)
         except MemoryAllocationError:
-            self._metrics.count("memory", "errors")
+            self._count("memory", "errors")
             raise
 
     # ---- containers

@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from transom.kubelet.admission.preemption import is_critical
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.features import MemoryFeatures, memory_features
+from transom.kubelet.labels import is_critical
 from transom.machinery.objects import Object
 from transom.machinery.podutil import persisted_qos_class
 from transom.machinery.quantity import parse_quantity

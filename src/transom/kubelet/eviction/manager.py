@@ -13,7 +13,6 @@ from typing import Protocol
 
 from transom.client.events import WARNING
 from transom.kubelet.admission.predicates import tolerates
-from transom.kubelet.admission.preemption import is_critical
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.eviction import ranking, storage, thresholds
 from transom.kubelet.eviction.observe import SignalObserver
@@ -27,6 +26,7 @@ from transom.kubelet.eviction.thresholds import (
 )
 from transom.kubelet.eviction.usage import PodUsageMeter
 from transom.kubelet.failures import PodRejection
+from transom.kubelet.labels import is_critical
 from transom.kubelet.parts import KillPod
 from transom.kubelet.podstate import format_pod, uid_of
 from transom.kubelet.refs import node_ref, pod_ref

@@ -9,7 +9,7 @@ from typing import Final
 from transom.lint.engine import LintReport
 from transom.lint.findings import LintFinding
 from transom.windows.builds import BUILDS
-from transom.windows.records import NodeTarget
+from transom.windows.records import NodeTarget, Release
 from transom.windows.releases import release_text
 from transom.windows.wording import documentation_page
 
@@ -20,7 +20,8 @@ _TAB: Final = "    "
 
 def render_text(report: LintReport, colours: bool = False) -> str:
     colouring = _coloured if colours else _plain
-    parts = [_finding(finding, colouring) for finding in report.findings]
+    release = report.target_nodes.release
+    parts = [_finding(finding, release, colouring) for finding in report.findings]
     parts += [f"{colouring('note:', 'dim')} {note}\n" for note in report.notes]
     return "\n".join((*parts, report_summary(report)))
 
@@ -72,7 +73,7 @@ def _target(target: NodeTarget) -> str:
     )
 
 
-def _finding(finding: LintFinding, colouring: _Colouring) -> str:
+def _finding(finding: LintFinding, release: Release, colouring: _Colouring) -> str:
     line, column = finding.place
     where = f"{finding.source.name}:{line}:{column}" if line else finding.source.name
     lines = [
@@ -87,7 +88,7 @@ def _finding(finding: LintFinding, colouring: _Colouring) -> str:
         lines.append(f"  {finding.obj.title}{origin}: {finding.path or 'the whole object'}")
     lines += _paragraph("", finding.consequence)
     lines += _paragraph("fix: ", finding.remedy)
-    lines += _paragraph("see: ", documentation_page(finding.limit))
+    lines += _paragraph("see: ", documentation_page(finding.limit, release))
     return "\n".join(lines) + "\n"
 
 
