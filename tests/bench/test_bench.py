@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ async def measure(handler: Any, plan: api.BenchPlan) -> list[dict[str, Any]]:
     target = BenchTarget("127.0.0.1", port, None, "", (("Host", "h"),))
     try:
         return [
-            result.report() async for result in api.run_benchmark(target, BenchServer(None), plan)
+            result.report() async for result in api.run_benchmark(target, BenchServer(()), plan)
         ]
     finally:
         await server.stop(1)
@@ -113,3 +114,14 @@ def test_errors_are_counted_not_hidden() -> None:
 )
 def test_percentile(values: list[float], percent: float, expected: float) -> None:
     assert percentile(values, percent) == expected
+
+
+def test_the_processes_of_several_servers_are_measured_together() -> None:
+    own = os.getpid()
+    one, two = BenchServer([own]), BenchServer([own, own])
+    before, both, after = one.cpu(), two.cpu(), one.cpu()
+    assert before is not None and both is not None and after is not None
+    assert 2 * before <= both <= 2 * after
+    assert (two.resident_mib() or 0) > 1.5 * (one.resident_mib() or 0) > 0
+    assert BenchServer([]).cpu() is None and BenchServer([]).resident_mib() is None
+    assert BenchServer([own, 2**22 + 1]).cpu() is None

@@ -53,31 +53,34 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 class BenchServer:
-    """The server's process, if it is known and runs on this machine."""
+    """The processes of the server, if they are known and run on this machine: several with
+    `transom up --servers`.
+    """
 
-    def __init__(self, pid: int | None) -> None:
-        self._pid = pid
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
 
     def cpu(self) -> float | None:
-        """CPU seconds used so far."""
-        if self._pid is None:
-            return None
-        try:
-            with open(f"/proc/{self._pid}/stat") as file:
-                fields = file.read().rpartition(")")[2].split()
-        except OSError:
-            return None
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU seconds used so far, by all of them together."""
+        ticks = 0
+        for pid in self._pids:
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
+                return None
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK") if self._pids else None
 
     def resident_mib(self) -> float | None:
-        if self._pid is None:
-            return None
-        try:
-            with open(f"/proc/{self._pid}/statm") as file:
-                pages = int(file.read().split()[1])
-        except OSError:
-            return None
-        return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+        pages = 0
+        for pid in self._pids:
+            try:
+                with open(f"/proc/{pid}/statm") as file:
+                    pages += int(file.read().split()[1])
+            except OSError:
+                return None
+        return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1) if self._pids else None
 
 
 async def run_load(

@@ -76,7 +76,7 @@ def run_bench_command(args: argparse.Namespace) -> int:
         raise UserError(
             f"there is no test {unknown[0]!r}", f"the tests are {', '.join(api.TESTS)}", 2
         )
-    path, pid = (args.kubeconfig, None) if args.kubeconfig else _own(args.name)
+    path, pids = (args.kubeconfig, []) if args.kubeconfig else _own(args.name)
     plan = api.BenchPlan(tests, args.objects, args.clients, args.watchers)
     try:
         from transom.kit.process import new_event_loop
@@ -85,7 +85,7 @@ def run_bench_command(args: argparse.Namespace) -> int:
             results = runner.run(
                 _measure(
                     bench_target_from(path, args.context),
-                    BenchServer(pid),
+                    BenchServer(pids),
                     plan,
                     args.output == "text",
                 )
@@ -99,8 +99,10 @@ def run_bench_command(args: argparse.Namespace) -> int:
     return 1 if any(result["errors"] for result in results["results"]) else 0
 
 
-def _own(name: str) -> tuple[Path, int | None]:
+def _own(name: str) -> tuple[Path, list[int]]:
+    """The kubeconfig of a cluster, and the processes of its API servers and load balancer."""
     from transom.cluster import daemon, lifecycle
+    from transom.cluster.ha.supervisor import ask_supervisor
     from transom.kit.user_errors import UserError
 
     config = lifecycle.existing_cluster(name)
@@ -109,7 +111,8 @@ def _own(name: str) -> tuple[Path, int | None]:
         raise UserError(
             f"cluster {name!r} is not running", f"start it with: transom up{name_option(name)}"
         )
-    return config.own_kubeconfig, pid
+    servers = ask_supervisor(config, "status")["servers"] if config.servers else []
+    return config.own_kubeconfig, [pid, *(one["pid"] for one in servers if one["pid"])]
 
 
 async def _measure(

@@ -127,9 +127,9 @@ def test_servers_members_and_nodes_may_fail_one_at_a_time(cluster: ServersCluste
 
     # The cluster goes on with one server and a file.
     cluster.ok("migrate", "--to", "sqlite")
-    cluster.ok("up")
-    again = cluster.kubectl("get", "configmaps", "-o", "name").stdout.splitlines()
-    assert sorted(again) == sorted(listed)
+    cluster.ok("up", "--kubeconfig", str(cluster.kubeconfig))
+    again = cluster.kubectl("get", "configmaps", "-o", "name")
+    assert sorted(again.stdout.splitlines()) == sorted(listed), again.stderr
     ready = cluster.kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
     assert ready.returncode == 0, ready.stderr
 
