@@ -293,9 +293,15 @@ async def test_netstat_and_powershell_show_what_answers() -> None:
     async with play() as world:
         shell = Shell(world)
         rows = "Get-NetTCPConnection -State Listen | % { $_.LocalPort }"
-        assert (await shell(rows)).split() == ["10250", "10256", "10248", "10249"]
+        assert (await shell(rows)).split() == [
+            *("135", "445", "5985"),
+            *("10250", "10256", "10248", "10249"),
+        ]
         listed = await shell("netstat -an")
         assert [line.split()[1] for line in listed.splitlines() if "LISTENING" in line] == [
+            "0.0.0.0:135",
+            "0.0.0.0:445",
+            "0.0.0.0:5985",
             "0.0.0.0:10250",
             "0.0.0.0:10256",
             "127.0.0.1:10248",
@@ -307,7 +313,7 @@ async def test_netstat_and_powershell_show_what_answers() -> None:
         reach = "Test-NetConnection localhost -Port 10256 -InformationLevel Quiet"
         assert "True" in await shell(reach)
         await shell("Stop-Service kube-proxy")
-        assert (await shell(rows)).split() == ["10250", "10248"]
+        assert (await shell(rows)).split() == ["135", "445", "5985", "10250", "10248"]
         assert "False" in await shell(reach)
         await shell("Start-Service kube-proxy")
         assert "True" in await shell(reach)

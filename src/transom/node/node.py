@@ -169,6 +169,8 @@ class Node:
 
     def start_programs(self) -> None:
         """Starts the programs of the boot. Needs the tasks of `cluster`."""
+        if isinstance(self.machine, WindowsHost) and isinstance(self.runtime, SimRuntime):
+            self.runtime.core.system_ports.boot(self.machine.registry)
         self.programs.boot()
         cidr = self.cluster.pod_cidr(self.spec.name)
         if cidr and self.network.pods.cidr == cidr:
@@ -207,6 +209,8 @@ class Node:
     async def power_off(self) -> None:
         """Power loss: the kubelet reports nothing, and everything on the node ends."""
         await self.programs.lose_power()
+        if isinstance(self.runtime, SimRuntime):
+            self.runtime.core.system_ports.shut_down()
         self.machine.reboot()
         self.cluster.cloud.forget_mappings(self.spec.name)
         self.network.power_off()

@@ -18,6 +18,7 @@ from transom.runtime.sim.images import ImageStore
 from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
 from transom.runtime.sim.resolve import Lookup
 from transom.runtime.sim.sockets import NetworkNamespace
+from transom.runtime.sim.system_ports import SystemPorts
 from transom.runtime.sim.table import FIRST_WINDOWS_PID, ProcessIdTable, ProcessTableUsage
 from transom.runtime.sim.texts import RuntimeTexts
 from transom.userland.api import ProcessEntry, StartProgram, Stdin
@@ -86,6 +87,7 @@ class SimCore:
         "start",
         "storage",
         "subscribers",
+        "system_ports",
         "texts",
         "version",
         "windows",
@@ -137,6 +139,7 @@ class SimCore:
         self.logins: set[LoginProgram] = set()
         self.subscribers: tuple[Callable[[RuntimeEvent], None], ...] = ()
         self.node_namespace = self.namespace(addresses)
+        self.system_ports = SystemPorts(self.node_namespace)
         self.create_program = create_program
         self._on_out_of_memory = on_out_of_memory
 

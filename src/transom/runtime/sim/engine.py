@@ -253,6 +253,7 @@ class SimRuntime:
             sandboxes.power_off_sandbox(core, sandbox)
         for login in tuple(core.logins):
             login.kill()
+        core.system_ports.shut_down()
         core.node_namespace.close()
         self.service.start()
 

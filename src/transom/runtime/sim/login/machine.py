@@ -380,7 +380,16 @@ class WindowsMachine:
             windows_services.USERS.get(row.account, SYSTEM),
             (lambda _name: process.finish()) if row.stoppable else None,
         )
-        process = windows_services.ResidentProgram(pid, lambda: table.remove(pid))
+        ports = self.engine.core.system_ports if self.engine is not None else None
+
+        def ended() -> None:
+            table.remove(pid)
+            if ports is not None:
+                ports.close(row.name)
+
+        if ports is not None:
+            ports.open(row.name, pid)
+        process = windows_services.ResidentProgram(pid, ended)
         return process
 
     async def boot(self) -> None:
