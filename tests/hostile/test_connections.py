@@ -109,7 +109,7 @@ def test_connections_without_a_handshake(victim: Victim, attack: Attack) -> None
     with attack(rss=100 * MIB):
         idle = [
             socket.create_connection((victim.endpoint.host, victim.endpoint.port))
-            for _ in range(500)
+            for _ in range(2500)
         ]
         client = victim.client()
         client.ok("GET", "/api/v1/namespaces/default")

@@ -10,6 +10,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import orjson
@@ -18,9 +19,12 @@ from tests.apiserver.harness import Api, start
 from tests.apiserver.webhooks.configurations import hook, install, run
 from tests.apiserver.webhooks.endpoint import Endpoint, http, patch
 from tests.conftest import UVLOOP, Backend
+from tests.hostile.test_bodies import WIDGETS, start_with_widgets
 
-from transom.apiserver.core import writes
+from transom.apiserver.core import objectstore, unchanged, writes
 from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.offload import LARGE_JSON
+from transom.apiserver.core.strategies import custom
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.apiserver.serving.listbody import ListBody
 from transom.client.api import GroupVersionResource
@@ -295,6 +299,57 @@ def test_an_object_that_apply_creates_is_made_beside_the_loop(
 
     asyncio.run(main())
     assert threads and threading.main_thread() not in threads
+
+
+async def test_large_objects_are_compared_copied_and_encoded_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Creates that find an object, updates with and without a change, dry runs and deletions."""
+    api = await start_with_widgets()
+    called: dict[str, set[threading.Thread]] = {}
+
+    def record(module: ModuleType, name: str) -> None:
+        original = getattr(module, name)
+
+        def recorded(value: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(orjson.dumps(value)) > LARGE_JSON:
+                called.setdefault(name, set()).add(threading.current_thread())
+            return original(value, *args, **kwargs)
+
+        monkeypatch.setattr(module, name, recorded)
+
+    record(custom, "same_json")
+    record(unchanged, "same_json")
+    record(objectstore, "encode_value")
+    record(objectstore, "copy_object")
+    for path, body in (
+        (WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget"}),
+        (CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap"}),
+    ):
+        body |= {"metadata": {"name": "z", "finalizers": ["example.com/hold"]}}
+        body |= {"spec" if path is WIDGETS else "data": {f"k{i}": "v" for i in range(10_000)}}
+        await api.ok("POST", path, body)
+        assert (await api.call("POST", path, body))[0] == 409
+        await api.ok("POST", f"{path}?dryRun=All", {**body, "metadata": {"name": "y"}})
+        for suffix in ("", "?dryRun=All"):
+            stored = await api.ok("GET", f"{path}/z")
+            await api.ok("PUT", f"{path}/z{suffix}", stored)
+            stored["metadata"]["labels"] = {"changed": "yes"}
+            await api.ok("PUT", f"{path}/z{suffix}", stored)
+        await api.ok("DELETE", f"{path}/z")
+    assert {"same_json", "encode_value"} <= called.keys()
+    assert threading.current_thread() not in set().union(*called.values())
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_a_retried_update_starts_from_the_body_again(size: int) -> None:
+    """Updates without a resourceVersion at the same time: the server retries all but one."""
+    api = await start()
+    await api.ok("POST", CONFIG_MAPS, config_map(size))
+    bodies = [{**config_map(size), "data": {f"k{i}": "x" * size}} for i in range(6)]
+    answers = await asyncio.gather(*(api.ok("PUT", f"{CONFIG_MAPS}/z", body) for body in bodies))
+    assert [answer["data"] for answer in answers] == [body["data"] for body in bodies]
+    assert all(len(answer["metadata"]["managedFields"]) == 1 for answer in answers)
 
 
 async def test_quotas_hold_for_large_objects_created_at_once() -> None:

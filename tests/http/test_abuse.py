@@ -5,15 +5,18 @@ continues to work.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import random
 import resource
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.http.conftest import Tls
 
 from transom.http import HttpLimits, HttpRequest, HttpResponse
 
@@ -478,3 +481,25 @@ def test_two_thousand_idle_connections(serve: Callable[..., Any], echo_handler: 
     assert all(client.get().answer()[0] == 200 for client in clients)
     for client in clients:
         client.close()
+
+
+def test_the_oldest_unfinished_handshake_makes_room_for_another(
+    serve: Callable[..., Any], tls: Tls
+) -> None:
+    running = serve(
+        lambda _: HttpResponse(200, []), HttpLimits(handshakes=3, tick=0.05), tls.server
+    )
+    served = [running.connect(tls.client) for _ in range(5)]  # finished: they do not count
+    idle = [socket.create_connection(("127.0.0.1", running.port), timeout=30) for _ in range(5)]
+    later = running.connect(tls.client)  # accepted after all of them
+    assert later.get().answer()[0] == 200
+    for connection in idle[:3]:  # the client that was served was the fourth of them
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+    for connection in idle[3:]:
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(1)
+        connection.close()
+    for client in served:
+        assert client.get().answer()[0] == 200

@@ -18,6 +18,7 @@ class HttpLimits:
     stream_pause: float = 0.005  # between two flushes of all streams
     pipelined: int = 64
     connections: int = 20_000
+    handshakes: int = 1_000  # TLS handshakes that are not finished
     handshake_timeout: float = 10.0
     head_timeout: float = 30.0
     body_timeout: float = 60.0

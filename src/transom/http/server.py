@@ -96,7 +96,13 @@ class HttpServer:
     def _protocol(self) -> tuple[Callable[[], asyncio.BaseProtocol], dict[str, Any]]:
         """The protocol of accepted connections, and the options of the listener."""
         if self._ssl is not None:
-            layer = tls_layer(self.loop, self._ssl, self.limits.handshake_timeout, _TLS_SHUTDOWN)
+            layer = tls_layer(
+                self.loop,
+                self._ssl,
+                self.limits.handshake_timeout,
+                _TLS_SHUTDOWN,
+                self.limits.handshakes,
+            )
             if layer is not None:
                 return (lambda: layer(HttpConnection(self))), {}
         return (lambda: HttpConnection(self)), self._tls()

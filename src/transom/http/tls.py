@@ -77,13 +77,18 @@ def tls_layer(
     context: ssl.SSLContext,
     handshake_timeout: float,
     shutdown_timeout: float,
+    most_handshakes: int,
 ) -> Callable[[TransportLayer], asyncio.BaseProtocol] | None:
     """Puts TLS under a connection, and passes it the transport below TLS.
 
     Encrypted data is buffered there, up to 64 KiB for each client that does not read, unless a
     lower limit is set; the transport above TLS has no access to it. Returns None if the loop is not
     uvloop, whose layer this is.
+
+    A handshake takes about 45 KiB. Beyond `most_handshakes` unfinished ones the oldest is aborted: a
+    client that continues is done long before.
     """
+    unfinished: dict[asyncio.Future[None], Any] = {}  # the transports, the oldest first
     module = sys.modules.get("uvloop.loop")  # its types do not name the class
     base: Any = getattr(module, "SSLProtocol", None)
     if base is None or not isinstance(loop, module.Loop):  # type: ignore[union-attr]
@@ -91,16 +96,23 @@ def tls_layer(
 
     class Layer(base):  # type: ignore[misc]  # Cython's
         connection: TransportLayer
+        ready: asyncio.Future[None]
 
         def connection_made(self, transport: Any) -> None:
             self.connection.lower = transport
+            unfinished[self.ready] = transport
+            if len(unfinished) > most_handshakes:
+                unfinished.pop(next(iter(unfinished))).abort()
             super().connection_made(transport)
 
+    def finish(done: asyncio.Future[None]) -> None:
+        unfinished.pop(done, None)
+        if not done.cancelled():
+            done.exception()  # the layer closes by itself
+
     def make(connection: TransportLayer) -> asyncio.BaseProtocol:
-        ready = loop.create_future()
-        ready.add_done_callback(
-            lambda done: None if done.cancelled() else done.exception()
-        )  # the layer closes by itself
+        ready: asyncio.Future[None] = loop.create_future()
+        ready.add_done_callback(finish)
         layer = Layer(
             loop,
             connection,
@@ -111,6 +123,7 @@ def tls_layer(
             ssl_shutdown_timeout=shutdown_timeout,
         )
         layer.connection = connection
+        layer.ready = ready
         protocol: asyncio.BaseProtocol = layer
         return protocol
 

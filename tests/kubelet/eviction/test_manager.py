@@ -15,6 +15,7 @@ from transom.kubelet.eviction import EvictionManager
 from transom.kubelet.failures import PodRejection
 from transom.kubelet.housekeeping import Housekeeping
 from transom.kubelet.image_gc import ImageGC
+from transom.kubelet.paths import pod_dir
 from transom.kubelet.stats.metrics import KubeletMetrics
 from transom.machinery.objects import Object
 from transom.runtime.api import Image
@@ -358,3 +359,24 @@ async def test_committed_memory_runs_short_on_windows_since_1_31() -> None:
         here.use(app=use.commit_limit - use.usage - 400 * MIB)
         assert await here.round() and here.manager.memory()
         assert here.killed[0][1].startswith("The node was low on resource: memory. ")
+
+
+async def test_a_hosts_file_that_a_container_fills_counts_as_its_storage() -> None:
+    """CVE-2020-8557: a container writes to its /etc/hosts, which is a file of the node."""
+    async with play() as node:
+        here = Evicted(node)
+        pod = make_pod("filler", container(limits={"ephemeral-storage": "1Mi"}))
+        await here.add(pod)
+        hosts = node.env.os.join(pod_dir(node.env, pod["metadata"]["uid"]), "etc-hosts")
+        node.host.files.mkdir(pod_dir(node.env, pod["metadata"]["uid"]))
+        node.host.files.write(hosts, b"x" * (MIB // 2))
+        await here.round()
+        assert here.killed == []
+        node.host.files.write(hosts, b"x" * (2 * MIB))
+        await here.round()
+        assert [(name, text) for name, text, _ in here.killed] == [
+            (
+                "filler",
+                "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ",
+            )
+        ]

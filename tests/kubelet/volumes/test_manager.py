@@ -481,6 +481,36 @@ def test_all_volumes_in_memory_are_unmounted_however_many_there_are() -> None:
     assert not machine.files.exists(volume(machine, "secret", "s0"))
 
 
+@BOTH
+@pytest.mark.parametrize("planted", ["..data", "version", "file"])
+def test_links_in_a_volume_lead_to_no_removal_elsewhere(system: str, planted: str) -> None:
+    """CVE-2017-1002102: a pod replaces a part of its ConfigMap volume by a link to a directory of
+    the node, and the next update of the volume must not remove what is there.
+    """
+    machine = Machine(system)
+    store(machine)
+    files, join = machine.files, machine.env.os.join
+    top = machine.env.config.root_dir
+    files.mkdir(join(top, "precious"))
+    files.write(join(top, "precious", "file"), b"of the node")
+    wanted = with_volumes(config_map())
+    machine.run(machine.volumes.mount(wanted))
+    directory = volume(machine, "configmap", "c")
+    up = join(*[".."] * 5)  # pods/UID/volumes/plugin/name
+    stamp = files.readlink(join(directory, "..data"))
+    name = {"..data": "..data", "version": stamp, "file": "a"}[planted]
+    files.remove(join(directory, name), recursive=True)
+    files.symlink(join(up, "precious"), join(directory, name))
+    assert files.exists(join(directory, name, "file"))
+    files.write(join(directory, "file"), b"")  # a stale file, for the update to remove
+    machine.api.put("configmaps", "conf", {"data": {"a": "changed"}})
+    machine.clock.advance(60)
+    machine.run(machine.volumes.mount(wanted))
+    assert files.read(join(directory, "..data", "a")) == b"changed"
+    assert files.read(join(top, "precious", "file")) == b"of the node"
+    assert files.listdir(join(top, "precious")) == ["file"]
+
+
 def test_unused_volumes_are_left_alone() -> None:
     machine = Machine()
     machine.run(machine.volumes.mount(pod(volumes=[secret("none")])))

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import orjson
 
 from transom.apiserver.core.context import RequestContext
-from transom.apiserver.core.offload import compute_in_worker
+from transom.apiserver.core.offload import compute_in_worker, is_costly
 from transom.apiserver.core.requestinfo import is_path_segment
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.sharing import share
@@ -22,7 +22,7 @@ from transom.apiserver.core.strategies import strategy_for
 from transom.kit.goquote import go_quote
 from transom.kit.workers import WorkRunner
 from transom.machinery import errors, field_selectors
-from transom.machinery.objects import Object, encode_bounded
+from transom.machinery.objects import Object, copy_object, encode_bounded
 from transom.store.api import AlsoPut, Store, StoreRecord
 
 T = TypeVar("T")
@@ -104,6 +104,23 @@ class ObjectStore:
             self.keep_decoded(entry, res, obj, len(record.value))
             return obj
         return entry.obj
+
+    async def encode_result(self, ctx: RequestContext, res: Resource, obj: Object) -> bytes:
+        """The stored form of an object that is only returned to the client."""
+        encode = partial(encode_value, obj, custom=res.custom)
+        return await self.compute(ctx, encode) if ctx.large else encode()
+
+    async def copied(self, ctx: RequestContext, obj: Object) -> Object:
+        copy = partial(copy_object, obj)
+        copied: Object = await self.compute(ctx, copy) if ctx.large else copy()
+        return copied
+
+    async def is_terminating(self, ctx: RequestContext, res: Resource, record: StoreRecord) -> bool:
+        if is_costly(len(record.value), res.ops.weight):
+            obj = await self.compute(ctx, partial(orjson.loads, record.value))
+        else:
+            obj = self.as_stored(res, record)
+        return bool(obj["metadata"].get("deletionTimestamp"))
 
     def keep_decoded(
         self, entry: Cached, res: Resource, obj: Object, size: int, expiring: bool = False

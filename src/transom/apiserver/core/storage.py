@@ -14,15 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
-import orjson
-
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.attributes import AdmissionInterface, Attributes
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.deletion import can_be_removed, check_preconditions, mark_for_deletion
 from transom.apiserver.core.names import NameGenerator
 from transom.apiserver.core.object_validation import is_compiled, validate_object
-from transom.apiserver.core.objectstore import ObjectStore, encode_value, missing_error
+from transom.apiserver.core.objectstore import ObjectStore, missing_error
 from transom.apiserver.core.offload import compute_in_worker, is_costly
 from transom.apiserver.core.request_size import fit_request
 from transom.apiserver.core.requestinfo import is_path_segment
@@ -38,12 +36,13 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.sharing import share
 from transom.apiserver.core.strategies import Strategy, base, services, strategy_for
 from transom.apiserver.core.strategies.base import StorageRules
+from transom.apiserver.core.unchanged import is_unchanged
 from transom.kit.clock import Clock, rfc3339
 from transom.kit.lazy import lazy_import
 from transom.kit.uuids import random_uuid
 from transom.machinery import errors
 from transom.machinery.field import FieldError
-from transom.machinery.objects import Object, copy_object, same_json
+from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
@@ -91,6 +90,9 @@ class Storage:
         self.compute = objects.compute
         self.decode = objects.decode
         self.decode_large = objects.decode_large
+        self.encode_result = objects.encode_result
+        self._copied = objects.copied
+        self._is_terminating = objects.is_terminating
         self.decode_in_thread = objects.decode_in_thread
         self.served_in_thread = objects.served_in_thread
         self.decode_lean = objects.decode_lean
@@ -104,7 +106,6 @@ class Storage:
         self.replace_now = objects.replace_now
         self._put = objects.put
         self._durable = objects.durable
-        self._as_stored = objects.as_stored
         # The lock of all writes that allocate; a store of one process needs none.
         self._lock = "service-allocations" if objects.store.follows else ""
         self._allocation = asyncio.Lock()
@@ -276,8 +277,8 @@ class Storage:
         async def attempt() -> StoreRecord:
             existing = self.store.get(key)
             if existing is not None:
-                raise self._exists(res, obj["metadata"]["name"], existing)
-            fresh = copy_object(obj)
+                raise await self._exists(ctx, res, obj["metadata"]["name"], existing)
+            fresh = await self._copied(ctx, obj)
             return await self._insert_once(ctx, res, strategy, namespace, fresh, attributes)
 
         lock = self._write_lock(namespace, allocates)
@@ -331,8 +332,8 @@ class Storage:
                 await attributes.confirm_write()
                 existing = self.store.latest(key)
                 if existing is not None:
-                    raise self._exists(res, meta["name"], existing)
-                return StoreRecord(key, encode_value(obj, custom=res.custom), 0, 0)
+                    raise await self._exists(ctx, res, meta["name"], existing)
+                return StoreRecord(key, await self.encode_result(ctx, res, obj), 0, 0)
             stored = await res.ops.stored(obj, partial(self.compute, ctx) if ctx.large else None)
             if ctx.large:
                 await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
@@ -348,7 +349,7 @@ class Storage:
             except PreconditionFailed as problem:
                 if (lock or attributes.along) and problem.current is None:
                     raise
-                raise self._exists(res, meta["name"], problem.current) from None
+                raise await self._exists(ctx, res, meta["name"], problem.current) from None
             if more is not None:
                 await more
         except BaseException:
@@ -368,11 +369,11 @@ class Storage:
             if along is not None:
                 await asyncio.shield(along)
 
-    def _exists(self, res: Resource, name: str, current: StoreRecord | None) -> errors.ApiError:
+    async def _exists(
+        self, ctx: RequestContext, res: Resource, name: str, current: StoreRecord | None
+    ) -> errors.ApiError:
         problem = errors.already_exists(res.gr, name)
-        if current is not None and self._as_stored(res, current)["metadata"].get(
-            "deletionTimestamp"
-        ):
+        if current is not None and await self._is_terminating(ctx, res, current):
             problem.message = f"object is being deleted: {problem.message}"
         return problem
 
@@ -457,7 +458,12 @@ class Storage:
             if checked:
                 await self.admission.admit(attributes)
                 new = attributes.obj
-            self._before_update(ctx, res, strategy, new, old, subresource, prepare)
+            before = partial(
+                self._before_update, ctx, res, strategy, new, old, subresource, prepare
+            )
+            # Strategies of custom objects compare all of the two, and use nothing else.
+            beside = ctx.large and res.custom and prepare is None
+            await (self.compute(ctx, before) if beside else _result_of(before))
             validate: Callable[[], list[FieldError]] = list
             if checked:
                 validate = partial(res.ops.validate_update, new, old, subresource)
@@ -520,7 +526,7 @@ class Storage:
             return await self._replace_once(ctx, res, strategy, key, new, old, current, attributes)
 
         async def attempt() -> StoreRecord:
-            fresh = copy_object(new)
+            fresh = await self._copied(ctx, new)
             return await self._replace_once(
                 ctx, res, strategy, key, fresh, old, current, attributes
             )
@@ -549,18 +555,13 @@ class Storage:
                     await self._deleted(strategy, new)
                 return StoreRecord(
                     key,
-                    encode_value(new, custom=res.custom),
+                    await self.encode_result(ctx, res, new),
                     current.create_revision,
                     current.mod_revision,
                 )
             stored = await res.ops.stored(new, partial(self.compute, ctx) if ctx.large else None)
-            # A custom object that looks unchanged is written if its stored form differs: that is
-            # how objects migrate to a new storage version.
-            if (
-                same_json(stored, orjson.loads(current.value))
-                if res.custom
-                else same_object(new, old)
-            ):
+            compare = partial(is_unchanged, res, stored, new, old, current)
+            if await self.compute(ctx, compare) if ctx.large else compare():
                 newest = self.store.get(key)
                 if newest is not current and self.store.follows:  # changed by another server
                     raise PreconditionFailed(newest)
@@ -573,7 +574,7 @@ class Storage:
             if ctx.dry_run:
                 return StoreRecord(
                     key,
-                    encode_value(new, custom=res.custom),
+                    await self.encode_result(ctx, res, new),
                     current.create_revision,
                     current.mod_revision,
                 )
@@ -691,9 +692,3 @@ def _keep(meta: Object, old: Object, name: str) -> None:
         meta[name] = old[name]
     else:
         meta.pop(name, None)
-
-
-def same_object(new: Object, old: Object) -> bool:
-    return all(
-        new.get(k) == old.get(k) for k in new.keys() | old.keys() if k not in ("kind", "apiVersion")
-    )

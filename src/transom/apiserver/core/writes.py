@@ -35,7 +35,6 @@ from transom.apiserver.core.bodies import (
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult, ListResult, ObjectResult
 from transom.apiserver.core.context import RequestContext
-from transom.apiserver.core.objectstore import encode_value
 from transom.apiserver.core.offload import is_large
 from transom.apiserver.core.options import parse_list_options
 from transom.apiserver.core.resources import Resource
@@ -44,7 +43,7 @@ from transom.apiserver.core.strategies import Strategy, strategy_for
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, errors, patch
-from transom.machinery.objects import Object, copy_object
+from transom.machinery.objects import Object
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
 
@@ -105,18 +104,16 @@ async def update_object(
     options = begin_write(call, "UpdateOptions")
     media = read_media(call)
     read = partial(_read_replacement, call, media, options)
-    given = await storage.compute(ctx, read) if ctx.large else read()
-    first_try = True
+    given: Object | None = await storage.compute(ctx, read) if ctx.large else read()
 
     def transform(old: Object | None) -> Object:
-        nonlocal first_try
-        new = given if first_try else copy_object(pristine)
-        first_try = False
+        nonlocal given
+        # A retry reads the body again: a copy would take long for a large object, and few updates
+        # are retried.
+        new, given = (given or read()), None
         own_fields(ctx, res, new, None if old is None else _served(res, old), info.subresource)
         return res.ops.to_storage(new)
 
-    # A retry needs the original body; only an update without a resourceVersion is retried.
-    pristine = given if given["metadata"].get("resourceVersion") else copy_object(given)
     record, created = await storage.update(
         ctx,
         res,
@@ -294,7 +291,9 @@ async def delete_object(storage: Storage, call: ApiCall) -> ObjectResult | Docum
     if gone and not _returns_deleted(strategy, res):
         meta = obj["metadata"]
         return DocumentResult(success_status(res, meta["name"], meta.get("uid", "")), code)
-    return ObjectResult(res, StoreRecord("", encode_value(obj, custom=res.custom), 0, 0), code)
+    return ObjectResult(
+        res, StoreRecord("", await storage.encode_result(ctx, res, obj), 0, 0), code
+    )
 
 
 def success_status(res: Resource, name: str, uid: str) -> Object:

@@ -21,6 +21,7 @@ _DATA = "..data"
 _MAX_NAME, _MAX_PATH = 255, 4096
 _MOST_KEYS = 100_000  # more than fit into a ConfigMap
 _AT_ONCE = 500  # files to write before other tasks may run
+_STAMP = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d{1,20}")  # the directory of one version
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # valid, like nearly all names
 
 
@@ -36,7 +37,10 @@ async def write_payload(
         clean.update((_checked(env, path), projection) for path, projection in part)
         await _turn(payload)
     data = join(directory, _DATA)
-    old = "" if empty else _link(env, data)
+    link = "" if empty else _link(env, data)
+    # The old version is removed: a link that a pod with a hostPath has put there could name any
+    # directory of the node (CVE-2017-1002102).
+    old = link if _STAMP.fullmatch(link) else ""
     stale: set[str] = set()
     if old:
         longest = max((len(projection.data) for projection in clean.values()), default=0)
@@ -66,7 +70,7 @@ async def write_payload(
         for some_links in _parts(links):
             files.fill(directory, some_links)
             await _turn(payload)
-        if old:
+        if link:
             env.os.replace_link(files, stamp, data)
         else:
             files.fill(directory, [(_DATA, stamp, 0)])

@@ -57,7 +57,7 @@ from transom.machines.smallfiles import list_small_directory
 MOUNT_SECONDS: Final = 2 * 60 + 3.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
 _ATTACH_WAIT = 0.25  # between two checks whether a volume is attached
-_IN_A_ROW = 200  # volumes before other tasks may run
+_IN_A_ROW = 50  # volumes before other tasks may run
 _SET_UP = "MountVolume.SetUp failed"
 _MEASURED_FOR, _MEASURE_SECONDS = 10.0, 1.0
 
