@@ -64,8 +64,8 @@ def _move(kind: Kind, obj: Object, source: GVK, target: GVK, direction: int) -> 
         return out
     changes[direction](out)
     of = schema.lookup_schema_type(target)
-    assert of is not None
-    return normalise.normaliser(of)(out)
+    # Of a version newer than 1.20, the change keeps the order of fields.
+    return out if of is None else normalise.normaliser(of)(out)
 
 
 def _renamer(pairs: dict[str, str]) -> tuple[_Change, _Change]:
@@ -222,21 +222,21 @@ def _budget_from_v1(spec: Object) -> None:
         spec["selector"] = _MATCH_ALL
 
 
-# --- flowcontrol.apiserver.k8s.io/v1beta1 ----------
+# --- flowcontrol.apiserver.k8s.io/v1beta1 and v1beta2 ----------
 
 
 def _limited_to_v1(spec: Object) -> None:
     if spec.get("limited") is not None:
         limited = dict(spec["limited"])
-        limited["nominalConcurrencyShares"] = limited.pop("assuredConcurrencyShares", 0)
-        spec["limited"] = limited
+        shares = limited.pop("assuredConcurrencyShares", 0)
+        spec["limited"] = {"nominalConcurrencyShares": shares, **limited}
 
 
 def _limited_from_v1(spec: Object) -> None:
     if spec.get("limited") is not None:
         limited = dict(spec["limited"])
-        limited["assuredConcurrencyShares"] = limited.pop("nominalConcurrencyShares", 0)
-        spec["limited"] = limited
+        shares = limited.pop("nominalConcurrencyShares", 0)
+        spec["limited"] = {"assuredConcurrencyShares": shares, **limited}
 
 
 # --- apiextensions.k8s.io/v1beta1: what all versions have in common stands once, above them
@@ -395,6 +395,10 @@ _CHANGES: dict[tuple[str, str], tuple[_Change, _Change]] = {
     (
         "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
         "flowcontrol.apiserver.k8s.io/v1beta1",
+    ): _in_spec((_limited_to_v1, _limited_from_v1)),
+    (
+        "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
+        "flowcontrol.apiserver.k8s.io/v1beta2",
     ): _in_spec((_limited_to_v1, _limited_from_v1)),
     ("networking.k8s.io/Ingress", "extensions/v1beta1"): _INGRESS,
     ("networking.k8s.io/Ingress", "networking.k8s.io/v1beta1"): _INGRESS,

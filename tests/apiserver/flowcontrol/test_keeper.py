@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from tests.apiserver.harness import Api, start
 
 from transom.apiserver.core.context import UserInfo
@@ -177,3 +178,153 @@ class _Started:
 
     async def start(self) -> None:
         return
+
+
+FLOWCONTROL = "/apis/flowcontrol.apiserver.k8s.io"
+ALWAYS = {
+    "exempt",
+    "probes",
+    "system-leader-election",
+    "system-nodes",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-system-service-accounts",
+    "service-accounts",
+    "global-default",
+    "catch-all",
+}
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "more"),
+    [
+        ("1.21", "v1beta1", {"workload-leader-election"}),
+        ("1.22", "v1beta1", {"workload-leader-election", "system-node-high"}),
+        ("1.23", "v1beta2", {"workload-leader-election", "system-node-high"}),
+        (
+            "1.24",
+            "v1beta2",
+            {"workload-leader-election", "system-node-high", "endpoint-controller"},
+        ),
+        (
+            "1.28",
+            "v1beta3",
+            {"workload-leader-election", "system-node-high", "endpoint-controller"},
+        ),
+        ("1.32", "v1", {"workload-leader-election", "system-node-high", "endpoint-controller"}),
+        ("1.36", "v1", {"system-node-high"}),
+    ],
+)
+async def test_a_new_cluster_has_the_objects_of_its_release(
+    release: str, version: str, more: set[str]
+) -> None:
+    api = await start(release=release)
+    await settle()
+    found = (await api.ok("GET", f"{FLOWCONTROL}/{version}/flowschemas"))["items"]
+    schemas = {obj["metadata"]["name"]: obj for obj in found}
+    assert set(schemas) == ALWAYS | more
+    for obj in schemas.values():
+        fields = obj["metadata"]["managedFields"]
+        assert {one["apiVersion"] for one in fields} == {f"flowcontrol.apiserver.k8s.io/{version}"}
+        applied = release not in ("1.21", "1.22", "1.23", "1.24")
+        consumer = "api-priority-and-fairness-config-consumer-v1"
+        (one,) = [one for one in fields if one["manager"] == consumer]
+        assert one["operation"] == ("Apply" if applied else "Update")
+        assert dangling(obj)[0] == "False"
+    (rule,) = schemas["system-leader-election"]["spec"]["rules"]
+    resources = [name for one in rule["resourceRules"] for name in one["resources"]]
+    by_lease = release not in ("1.21", "1.22", "1.23")
+    assert resources == (["leases"] if by_lease else ["endpoints", "configmaps", "leases"])
+    await api.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "shares", "exempt"),
+    [
+        ("1.25", "v1beta2", {"assuredConcurrencyShares": 100}, None),
+        ("1.27", "v1beta3", {"nominalConcurrencyShares": 100, "lendablePercent": 90}, None),
+        (
+            "1.28",
+            "v1beta3",
+            {"nominalConcurrencyShares": 100, "lendablePercent": 90},
+            {"nominalConcurrencyShares": 0, "lendablePercent": 0},
+        ),
+    ],
+)
+async def test_levels_lend_seats_since_1_26(
+    release: str, version: str, shares: dict[str, int], exempt: dict[str, int] | None
+) -> None:
+    api = await start(release=release)
+    levels = f"{FLOWCONTROL}/{version}/prioritylevelconfigurations"
+    limited = (await api.ok("GET", f"{levels}/workload-low"))["spec"]["limited"]
+    limited.pop("limitResponse")
+    assert limited == shares
+    assert (await api.ok("GET", f"{levels}/exempt"))["spec"].get("exempt") == exempt
+    await api.server.stop()
+
+
+async def test_since_1_22_suggested_objects_are_kept_up_to_date() -> None:
+    api = await start(release="1.36")
+    schemas = f"{FLOWCONTROL}/v1/flowschemas"
+    merge = "application/merge-patch+json"
+    own = {"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}}
+    change = {"spec": {"matchingPrecedence": 7}}
+    await api.ok("PATCH", f"{schemas}/service-accounts", change, media=merge)
+    await api.ok("PATCH", f"{schemas}/kube-scheduler", {**own, **change}, media=merge)
+    await api.ok("PATCH", f"{schemas}/catch-all", own, media=merge)
+    await api.ok("DELETE", f"{schemas}/probes")
+    unwanted = schema("exempt")
+    unwanted["metadata"]["annotations"] = {"apf.kubernetes.io/autoupdate-spec": "true"}
+    await api.ok("POST", schemas, unwanted)
+    await settle()
+    await api.clock.run_for(61)
+    await settle()
+    found = {obj["metadata"]["name"]: obj for obj in (await api.ok("GET", schemas))["items"]}
+    assert "probes" in found and "for-jane" not in found
+    precedence = {name: obj["spec"]["matchingPrecedence"] for name, obj in found.items()}
+    assert (precedence["service-accounts"], precedence["kube-scheduler"]) == (9000, 7)
+    notes = {name: obj["metadata"]["annotations"] for name, obj in found.items()}
+    assert notes["catch-all"] == {"apf.kubernetes.io/autoupdate-spec": "true"}
+    assert notes["kube-scheduler"] == {"apf.kubernetes.io/autoupdate-spec": "false"}
+    await api.server.stop()
+
+
+async def test_a_restart_changes_nothing_and_an_upgrade_replaces_the_objects() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    first = await start(store, clock, release="1.33")
+    await settle()
+    schemas = f"{FLOWCONTROL}/v1/flowschemas"
+    before = (await first.ok("GET", schemas))["items"]
+    again = await start(_Started(store), clock, release="1.33")
+    await clock.run_for(61)
+    await settle()
+    assert (await again.ok("GET", schemas))["items"] == before
+    newer = await start(_Started(store), clock, release="1.34")
+    names = {obj["metadata"]["name"] for obj in (await newer.ok("GET", schemas))["items"]}
+    assert {obj["metadata"]["name"] for obj in before} - names == {
+        "endpoint-controller",
+        "workload-leader-election",
+    }
+    await first.server.stop()
+
+
+async def test_v1beta2_has_assured_shares_as_v1beta1() -> None:
+    api = await start(release="1.24")
+    levels = FLOWCONTROL + "/{}/prioritylevelconfigurations"
+    await api.ok("POST", levels.format("v1beta2"), level("mine", 7))
+    unset = level("other", 0)
+    del unset["spec"]["limited"]["assuredConcurrencyShares"]
+    await api.ok("POST", levels.format("v1beta2"), unset)
+    for version in ("v1beta1", "v1beta2"):
+        for name, shares in (("mine", 7), ("other", 30)):
+            found = await api.ok("GET", f"{levels.format(version)}/{name}")
+            assert found["spec"]["limited"]["assuredConcurrencyShares"] == shares
+            assert "nominalConcurrencyShares" not in found["spec"]["limited"]
+    status, found = await api.call("POST", levels.format("v1beta2"), level("negative", -1))
+    assert status == 422
+    assert (
+        "spec.limited.assuredConcurrencyShares: Invalid value: -1: must be positive"
+        in (found["message"])
+    )
+    await api.server.stop()

@@ -11,6 +11,7 @@ from transom.apiserver.core.requestinfo import parse_request_info
 from transom.apiserver.flowcontrol import objects, rules
 from transom.apiserver.flowcontrol.flows import RequestFlows, list_seats
 from transom.kit.clock import VirtualClock
+from transom.machinery.releases import DEFAULT
 
 ALL = "system:authenticated"
 ADMIN = UserInfo("admin", ("system:masters", ALL))
@@ -24,14 +25,14 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
 
 def flows() -> RequestFlows:
     made = RequestFlows(VirtualClock())
-    levels = [*objects.mandatory_levels(), *objects.suggested_levels()]
+    mandatory = objects.mandatory_objects(DEFAULT)
+    suggested = objects.suggested_objects(DEFAULT)
+    levels = [*mandatory.levels, *suggested.levels]
     for level in levels:
         limited = level["spec"].get("limited")
         if limited:
             limited["nominalConcurrencyShares"] = limited.pop("assuredConcurrencyShares")
-    assert (
-        made.configure(levels, [*objects.suggested_schemas(), *objects.mandatory_schemas()]) == []
-    )
+    assert made.configure(levels, [*suggested.schemas, *mandatory.schemas]) == []
     return made
 
 

@@ -15,12 +15,14 @@ from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.flowcontrol import objects
 from transom.apiserver.flowcontrol.flows import RequestFlows
-from transom.client.api import STRATEGIC_PATCH, ApiClient
+from transom.apiserver.flowcontrol.objects import version_in as flow_objects_version
+from transom.client.api import APPLY_PATCH, STRATEGIC_PATCH, ApiClient
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock, rfc3339
 from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreEvent
 
 log = logging.getLogger("transom.apiserver")
@@ -30,6 +32,8 @@ _LEVELS = GroupVersionResource(objects.GROUP, objects.VERSION, "prioritylevelcon
 PRODUCER = "api-priority-and-fairness-config-producer-v1"
 CONSUMER = "api-priority-and-fairness-config-consumer-v1"
 _PUT_BACK_AFTER = 60.0
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
 
 class FlowConfigController:
@@ -49,6 +53,11 @@ class FlowConfigController:
         self._producer = producer
         self._consumer = consumer
         self._clock = clock
+        self._release = release = resources.types.release
+        version = flow_objects_version(release)
+        self._schemas, self._levels = _SCHEMAS.at(version), _LEVELS.at(version)
+        self._keeps_suggested = has_behaviour(release, "NodeHighLevel")
+        self._applies = has_behaviour(release, "NominalShares")
         self._due = False
         self._putting_back = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,36 +75,57 @@ class FlowConfigController:
         await self._digest()
 
     async def _make(self) -> None:
+        if self._keeps_suggested:
+            await self._ensure()
+            return
         have = {obj["metadata"]["name"] for obj in self._stored(_LEVELS.plural)}
-        schemas, levels = objects.mandatory_schemas(), objects.mandatory_levels()
         if (
             objects.EXEMPT not in have
         ):  # the first start; later the suggested objects belong to the administrator
-            release = self._resources.types.release
-            await self._create(
-                [*objects.suggested_schemas(), *objects.newer_schemas(release)],
-                [*objects.suggested_levels(), *objects.newer_levels(release)],
-            )
-        await self._create(schemas, levels)
+            await self._create(objects.suggested_objects(self._release))
+        await self._create(objects.mandatory_objects(self._release))
 
-    async def _create(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
-        release = self._resources.types.release
-        version = objects.version_in(release)
+    async def _create(self, bootstrap: objects.BootstrapObjects) -> None:
         missing = [
-            (resource.at(version), obj)
-            for resource, made in ((_SCHEMAS, schemas), (_LEVELS, levels))
-            for obj in objects.in_release(release, made)
+            (resource, obj)
+            for resource, made in (
+                (self._schemas, bootstrap.schemas),
+                (self._levels, bootstrap.levels),
+            )
+            for obj in made
             if not self._exists(resource.plural, obj)
         ]
-        results = await asyncio.gather(
-            *(self._producer.create(resource, "", obj) for resource, obj in missing),
-            return_exceptions=True,
-        )
-        for problem in results:
-            # Another server of the cluster may start at the same time.
-            exists = isinstance(problem, ApiError) and problem.reason == "AlreadyExists"
-            if isinstance(problem, BaseException) and not exists:
-                raise problem
+        await _all_written(self._producer.create(resource, "", obj) for resource, obj in missing)
+
+    # ---- since 1.22 ----------------------------------------------------------------------------
+
+    async def _ensure(self) -> None:
+        """Creates missing objects, updates those that the administrator has not taken over, and
+        deletes those of earlier releases.
+        """
+        suggested = objects.suggested_objects(self._release)
+        mandatory = objects.mandatory_objects(self._release)
+        await self._ensure_kind(self._levels, suggested.levels, mandatory.levels)
+        await self._ensure_kind(self._schemas, suggested.schemas, mandatory.schemas)
+
+    async def _ensure_kind(
+        self, resource: GroupVersionResource, suggested: list[Object], mandatory: list[Object]
+    ) -> None:
+        found = await self._producer.list(resource)
+        current = {obj["metadata"]["name"]: obj for obj in found.items}
+        wanted = {obj["metadata"]["name"]: obj for obj in (*suggested, *mandatory)}
+        always = {obj["metadata"]["name"] for obj in mandatory}
+        writes: list[Coroutine[Any, Any, Any]] = []
+        for name, obj in wanted.items():
+            if name not in current:
+                writes.append(self._producer.create(resource, "", obj))
+            elif revised := revised_object(current[name], obj, always=name in always):
+                writes.append(self._producer.update(resource, revised))
+        for name, obj in current.items():
+            if name not in wanted and _annotated(obj) is True:
+                version = obj["metadata"]["resourceVersion"]
+                writes.append(self._producer.delete(resource, "", name, resource_version=version))
+        await _all_written(writes)
 
     def _exists(self, plural: str, obj: Object) -> bool:
         res = self._resources.require(objects.GROUP, "v1", plural)
@@ -149,18 +179,30 @@ class FlowConfigController:
             if condition.items() <= old.items():
                 return
         condition["lastTransitionTime"] = rfc3339(self._clock.time())
+        name, resource = schema["metadata"]["name"], self._schemas
+        change: Object = {"status": {"conditions": [condition]}}
+        if self._applies:
+            version = f"{resource.group}/{resource.version}"
+            change |= {"apiVersion": version, "kind": "FlowSchema", "metadata": {"name": name}}
+            await self._consumer.patch(
+                resource,
+                "",
+                name,
+                change,
+                APPLY_PATCH,
+                subresource="status",
+                field_manager=CONSUMER,
+                force=True,
+            )
+            return
         await self._consumer.patch(
-            _SCHEMAS,
-            "",
-            schema["metadata"]["name"],
-            {"status": {"conditions": [condition]}},
-            STRATEGIC_PATCH,
-            subresource="status",
+            resource, "", name, change, STRATEGIC_PATCH, subresource="status"
         )
 
     def _notice_missing(self, schemas: set[str], levels: set[str]) -> None:
         mandatory = {objects.EXEMPT, objects.CATCH_ALL}
-        if not self._putting_back and not (mandatory <= schemas and mandatory <= levels):
+        is_complete = mandatory <= schemas and mandatory <= levels
+        if not self._putting_back and (self._keeps_suggested or not is_complete):
             self._putting_back = True
             self._clock.call_later(_PUT_BACK_AFTER, self._spawn_put_back)
 
@@ -170,7 +212,43 @@ class FlowConfigController:
 
     async def _put_back(self) -> None:
         try:
-            await self._create(objects.mandatory_schemas(), objects.mandatory_levels())
+            if self._keeps_suggested:
+                await self._ensure()
+            else:
+                await self._create(objects.mandatory_objects(self._release))
         except ApiError as problem:
-            log.warning("a mandatory flow control object could not be put back: %s", problem)
+            log.warning("a flow control object could not be put back: %s", problem)
             self._notice_missing(set(), set())
+
+
+async def _all_written(writes: Iterable[Coroutine[Any, Any, Any]]) -> None:
+    """Another server of the cluster, or the administrator, may write the same objects; the next
+    change is noticed.
+    """
+    for problem in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(problem, ApiError) and problem.code in (404, 409):
+            continue
+        if isinstance(problem, BaseException):
+            raise problem
+
+
+def _annotated(obj: Object) -> bool | None:
+    """The annotation, None if it is absent or not a boolean."""
+    text = (obj["metadata"].get("annotations") or {}).get(objects.AUTO_UPDATE, "")
+    if text in _TRUE:
+        return True
+    return False if text in _FALSE else None
+
+
+def revised_object(current: Object, wanted: Object, *, always: bool) -> Object | None:
+    """The stored object with the specification of the release, if it may be updated, and with the
+    annotation that says so; None if nothing changes. `always`: a mandatory object.
+    """
+    annotated, meta = _annotated(current), current["metadata"]
+    updates = always or (meta.get("generation") == 1 if annotated is None else annotated)
+    changed = updates and current["spec"] != wanted["spec"]
+    if annotated is updates and not changed:
+        return None
+    notes = {**(meta.get("annotations") or {}), objects.AUTO_UPDATE: str(updates).lower()}
+    spec = wanted["spec"] if changed else current["spec"]
+    return {**current, "metadata": {**meta, "annotations": notes}, "spec": spec}

@@ -17,6 +17,7 @@ from transom.http.messages import Headers
 from transom.kit.clock import Clock
 from transom.kit.prometheus import Family, Sample
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT
 
 # Kubernetes' limits of 400 reads and 200 writes in flight, divided among the levels.
 CONCURRENCY = 600
@@ -107,7 +108,8 @@ class RequestFlows:
         missing.
         """
         specs = {obj["metadata"]["name"]: obj for obj in levels if _usable(obj)}
-        for obj in objects.mandatory_levels():  # active even if they are not stored
+        mandatory = objects.mandatory_objects(DEFAULT)
+        for obj in mandatory.levels:  # active even if they are not stored
             name = obj["metadata"]["name"]
             specs.setdefault(name, _as_v1(obj))
         total = sum(_shares(obj) for obj in specs.values()) or 1
@@ -130,7 +132,7 @@ class RequestFlows:
             )
         known = [obj for obj in schemas if _level_name(obj) in self.levels]
         names = {obj["metadata"]["name"] for obj in known}
-        first, last = (obj for obj in objects.mandatory_schemas())
+        first, last = mandatory.schemas
         ordered = rules.sorted_flow_schemas(known)
         if objects.EXEMPT not in names:
             ordered.insert(0, first)

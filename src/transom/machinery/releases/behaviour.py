@@ -115,6 +115,11 @@ Behaviour = Literal[
     "FlowControlV1",
     "LentSeats",
     "NodeHighLevel",
+    "EndpointControllerSchema",
+    "ExemptShares",
+    "FlowControlV1beta2",
+    "NoEndpointSchemas",
+    "NominalShares",
     "OptionalFlowTypes",
     "ReferencesNameGroups",
     "RequiredMaxReplicas",
@@ -319,6 +324,13 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "FlowControlV1": Release(1, 29),
     "LentSeats": Release(1, 26),
     "NodeHighLevel": Release(1, 22),
+    "FlowControlV1beta2": Release(1, 23),
+    # Leader election without Endpoints and ConfigMaps, and a schema for endpoint controllers.
+    "EndpointControllerSchema": Release(1, 24),
+    # Levels in v1beta3, with lendable percentages; status by server-side apply.
+    "NominalShares": Release(1, 26),
+    "ExemptShares": Release(1, 28),
+    "NoEndpointSchemas": Release(1, 34),
     # A missing type of a priority level is required, earlier an unsupported value.
     "OptionalFlowTypes": Release(1, 36),
     # References of autoscalers name the group of their target.

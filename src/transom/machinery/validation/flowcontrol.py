@@ -442,4 +442,5 @@ VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
     ),
     f"{_GROUP}/PriorityLevelConfiguration": partial(_release_level_rules, False),
     f"{_GROUP}/PriorityLevelConfiguration@{_GROUP}/v1beta1": partial(_release_level_rules, True),
+    f"{_GROUP}/PriorityLevelConfiguration@{_GROUP}/v1beta2": partial(_release_level_rules, True),
 }
