@@ -121,6 +121,8 @@ Behaviour = Literal[
     "NoEndpointSchemas",
     "NominalShares",
     "OptionalFlowTypes",
+    "PreservedZeroShares",
+    "ZeroShares",
     "ReferencesNameGroups",
     "RequiredMaxReplicas",
     "RuntimeClassErrors",
@@ -333,6 +335,9 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NoEndpointSchemas": Release(1, 34),
     # A missing type of a priority level is required, earlier an unsupported value.
     "OptionalFlowTypes": Release(1, 36),
+    # An annotation keeps zero shares in v1beta3; new objects may have them since the release after.
+    "PreservedZeroShares": Release(1, 29),
+    "ZeroShares": Release(1, 30),
     # References of autoscalers name the group of their target.
     "ReferencesNameGroups": Release(1, 34),
     "RequiredMaxReplicas": Release(1, 36),
