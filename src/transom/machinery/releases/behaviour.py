@@ -46,6 +46,7 @@ Behaviour = Literal[
     "ServiceAccountTokenErrors",
     "SubresourcesInManagedFields",
     "NodeBoundTokens",
+    "AnnotatedTokenSecrets",
     "TokenRequestMetadata",
     "BadDeleteOptions",
     "RepresentationsInErrors",
@@ -253,6 +254,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "BadDeleteOptions": Release(1, 35),
     "TokenRequestMetadata": Release(1, 24),
     "NodeBoundTokens": Release(1, 29),
+    # Audit events name the Secret of a legacy service account token.
+    "AnnotatedTokenSecrets": Release(1, 29),
     "SubresourcesInManagedFields": Release(1, 22),
     "ServiceAccountTokenErrors": Release(1, 23),
     "ManagedFieldTimes": Release(1, 25),
