@@ -47,6 +47,7 @@ Behaviour = Literal[
     "SubresourcesInManagedFields",
     "NodeBoundTokens",
     "AnnotatedTokenSecrets",
+    "NoDefaultsOfNamedTypes",
     "TokenRequestMetadata",
     "BadDeleteOptions",
     "RepresentationsInErrors",
@@ -256,6 +257,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NodeBoundTokens": Release(1, 29),
     # Audit events name the Secret of a legacy service account token.
     "AnnotatedTokenSecrets": Release(1, 29),
+    # OpenAPI v3: times and quantities have no default, unlike other structs.
+    "NoDefaultsOfNamedTypes": Release(1, 29),
     "SubresourcesInManagedFields": Release(1, 22),
     "ServiceAccountTokenErrors": Release(1, 23),
     "ManagedFieldTimes": Release(1, 25),
