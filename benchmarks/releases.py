@@ -143,7 +143,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("releases", nargs="*", default=["1.20", "1.36"], metavar="RELEASE")
-    parser.add_argument("--most", type=float, default=1.15, help="the largest accepted ratio")
+    parser.add_argument("--most", type=float, default=1.05, help="the largest accepted ratio")
     args = parser.parse_args()
     return int(asyncio.run(measure(args.releases)) > args.most)
 

@@ -560,7 +560,7 @@ def enum_lines(source: Source, ref: str) -> list[str]:
             field = found[1]
         elif type_id and (found := re.match(r"\t+Enum:\s+\[\]interface{}{(.*?)}", line)):
             values = json.loads(f"[{found[1]}]")
-            words = " ".join(value or '""' for value in values)
+            words = " ".join(value.replace(" ", "%20") or '""' for value in values)
             out.append(f"{type_id}.{field} {words}")
     return out
 

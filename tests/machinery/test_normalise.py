@@ -13,6 +13,7 @@ import yaml
 from transom.machinery import schema
 from transom.machinery.kinds import GVK, KINDS
 from transom.machinery.normalise import TypeMismatch, normalise_value
+from transom.machinery.serviceaccounts import TOKEN_SOURCES, token_sources
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
@@ -260,3 +261,26 @@ def test_recorded_objects_are_fixed_points(body: dict[str, Any]) -> None:
     if "creationTimestamp" not in obj["metadata"]:  # left out by the recorder
         del got["metadata"]["creationTimestamp"]
     assert got == obj
+
+
+def _projected(sources: Any) -> Any:
+    volume = {"name": "v", "projected": {"sources": sources}}
+    spec = made("v1", "Pod", {"metadata": {}, "spec": {"volumes": [volume]}})["spec"]
+    return spec["volumes"][0]["projected"]["sources"]
+
+
+def test_token_sources_are_in_the_normal_order() -> None:
+    reversed_fields = [
+        {kind: dict(reversed(source.items())) for kind, source in part.items()}
+        for part in token_sources()
+    ]
+    assert json.dumps(_projected(reversed_fields)) == json.dumps(TOKEN_SOURCES)
+    assert json.dumps(_projected(token_sources())) == json.dumps(TOKEN_SOURCES)
+
+
+@pytest.mark.parametrize("seconds", [3607.0, 1 << 64, "3607", True])
+def test_sources_that_only_resemble_token_sources_are_checked(seconds: Any) -> None:
+    sources = token_sources()
+    sources[0]["serviceAccountToken"]["expirationSeconds"] = seconds
+    with pytest.raises(TypeMismatch):
+        _projected(sources)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import unquote_to_bytes
 
@@ -42,6 +42,7 @@ class HttpRequest:
 
     __slots__ = (
         "_query",
+        "audit_annotations",
         "body",
         "gone",
         "headers",
@@ -84,6 +85,7 @@ class HttpRequest:
         self.stream = stream
         self.gone = False  # the client closed the connection and will not read the response
         self.warnings: tuple[str, ...] = ()  # about the credentials, for the response
+        self.audit_annotations: Mapping[str, str] | None = None  # about the credentials
         self._query: dict[str, list[str]] | None = None
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from transom.machinery import hpa, normalise, schema
+from transom.machinery.flowcontrol import PRESERVE_ZERO_SHARES
 from transom.machinery.kinds import GVK, Kind
 
 Object = dict[str, Any]
@@ -239,6 +240,18 @@ def _limited_from_v1(spec: Object) -> None:
         spec["limited"] = {"assuredConcurrencyShares": shares, **limited}
 
 
+def _zero_shares_to_v1(out: Object) -> None:
+    if PRESERVE_ZERO_SHARES in ((out.get("metadata") or {}).get("annotations") or {}):
+        _annotate(out, PRESERVE_ZERO_SHARES, None)
+
+
+def _zero_shares_from_v1(out: Object) -> None:
+    """v1beta3 does not distinguish zero shares from unset ones, unless they are annotated."""
+    limited = (out.get("spec") or {}).get("limited")
+    if limited is not None and limited.get("nominalConcurrencyShares") == 0:
+        _annotate(out, PRESERVE_ZERO_SHARES, "")
+
+
 # --- apiextensions.k8s.io/v1beta1: what all versions have in common stands once, above them
 # ----------
 
@@ -400,6 +413,10 @@ _CHANGES: dict[tuple[str, str], tuple[_Change, _Change]] = {
         "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
         "flowcontrol.apiserver.k8s.io/v1beta2",
     ): _in_spec((_limited_to_v1, _limited_from_v1)),
+    (
+        "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
+        "flowcontrol.apiserver.k8s.io/v1beta3",
+    ): (_zero_shares_to_v1, _zero_shares_from_v1),
     ("networking.k8s.io/Ingress", "extensions/v1beta1"): _INGRESS,
     ("networking.k8s.io/Ingress", "networking.k8s.io/v1beta1"): _INGRESS,
     ("policy/PodDisruptionBudget", "policy/v1beta1"): _in_spec((_budget_to_v1, _budget_from_v1)),

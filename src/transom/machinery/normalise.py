@@ -18,6 +18,7 @@ from typing import Any
 from transom.machinery import gotime, quantity, schema
 from transom.machinery.kinds import GVK
 from transom.machinery.schema import SchemaField, SchemaTable, SchemaType, SchemaValue
+from transom.machinery.serviceaccounts import are_token_sources
 
 Normaliser = Callable[[Any], dict[str, Any]]
 
@@ -311,11 +312,13 @@ _LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "schema-or-bool": (_schema_or_bool, "None"),
     "schema-or-strings": (_schema_or_strings, "None"),
 }
+_PROJECTION = "core/v1.VolumeProjection"
 # Go structs with a custom JSON form: `omitempty` does not drop them as values.
 _STRUCT_LEAVES = frozenset({"time", "microtime", "duration", "quantity", "int-or-string", "raw"})
 
 _HELPERS: dict[str, Any] = {
     "_bad": _bad,
+    "_are_token_sources": are_token_sources,
     "_unknown": mark_unknown_fields,
     "_strings": _strings,
     "_string_map": _string_map,
@@ -438,6 +441,8 @@ def _collection_field(
     assert item is not None
     if value.kind == "list":
         kind, made = "list", _list_expression(value, "v")
+        if item.ref == _PROJECTION:  # most pods have the same ones, which are normalised already
+            made = f"v if _are_token_sources(v) else {made}"
     else:
         kind = "dict"
         made = (

@@ -69,11 +69,11 @@ def object_warnings(
     release: Release, kind: str, obj: Object, old: Object | None = None, subresource: str = ""
 ) -> list[str]:
     """Warnings about a new object, or about a change. `kind` is Kind.key."""
-    if not has_behaviour(release, "ObjectWarnings"):
-        return []
     table = _KINDS if not subresource else _STATUSES if subresource == "status" else {}
     find = table.get(kind)
-    return [] if find is None else list(islice(find(release, obj, old), _MOST))
+    if find is None or not has_behaviour(release, "ObjectWarnings"):
+        return []
+    return list(islice(find(release, obj, old), _MOST))
 
 
 def custom_object_warnings(release: Release, obj: Object, old: Object | None) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from transom.kit.goquote import go_quote
@@ -57,15 +58,16 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def pod_warnings(release: Release, pod: Object) -> Warnings:
+def pod_warnings(release: Release, pod: Object) -> Iterable[str]:
     """Warnings about a pod without those about its name."""
-    return _spec_warnings(release, pod.get("spec") or {}, pod.get("metadata") or {}, "")
+    spec, meta = pod.get("spec") or {}, pod.get("metadata") or {}
+    return () if _is_common(spec, meta) else _spec_warnings(release, spec, meta, "")
 
 
-def template_warnings(release: Release, template: Object, path: str) -> Warnings:
+def template_warnings(release: Release, template: Object, path: str) -> Iterable[str]:
     """Warnings about the pod template at a path."""
     spec, meta = template.get("spec") or {}, template.get("metadata") or {}
-    return _spec_warnings(release, spec, meta, f"{path}.")
+    return () if _is_common(spec, meta) else _spec_warnings(release, spec, meta, f"{path}.")
 
 
 def fraction_warnings(path: str, resources: Object, names: Sequence[str]) -> Warnings:
@@ -112,53 +114,88 @@ def _containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
                 yield container, f"{path}.{field}[{i}]"
 
 
-# Fields that few pods have; the checks of others are skipped.
+# Fields that few pods have.
 _RARE: Final = frozenset(
     (
         "affinity",
         "dnsConfig",
+        "ephemeralContainers",
         "hostAliases",
         "imagePullSecrets",
+        "initContainers",
         "nodeSelector",
         "overhead",
         "topologySpreadConstraints",
     )
 )
+# Volumes without warnings.
+_COMMON_VOLUMES: Final = frozenset(("name", "emptyDir", "hostPath", "persistentVolumeClaim"))
+# Four amounts that are certainly integers: digits, perhaps with a unit above one.
+_are_whole = re.compile(" ".join(["[0-9]+[kKMGTPEi]*"] * len(_BYTES))).fullmatch
+
+
+def _is_common(spec: Object, meta: Object) -> bool:
+    """Whether a quick look shows that there are no warnings, as for most pods: only what may have
+    one is examined further.
+    """
+    # Alpha and beta annotations.
+    if "a.kubernetes.io/" in "\n".join(meta.get("annotations") or ()) or not _RARE.isdisjoint(spec):
+        return False
+    for volume in spec.get("volumes") or ():
+        if not _COMMON_VOLUMES.issuperset(volume) and not _has_token_sources(volume):
+            return False
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        return False
+    port = False
+    for container in spec.get("containers") or ():
+        if ports := container.get("ports"):
+            if port or len(ports) > 1 or "hostIP" in ports[0]:
+                return False
+            port = True
+        if resources := container.get("resources"):
+            limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+            if not _are_whole(
+                f"{limits.get('memory', 0)} {limits.get('ephemeral-storage', 0)} "
+                f"{requests.get('memory', 0)} {requests.get('ephemeral-storage', 0)}"
+            ):
+                return False
+        if (variables := container.get("env")) and len(variables) > 1:
+            return False
+    return True
+
+
+def _has_token_sources(volume: Object) -> bool:
+    """Whether a volume is the one that most pods get for their service account."""
+    projected = volume.get("projected")
+    return projected is not None and projected.get("sources") == TOKEN_SOURCES
 
 
 def _spec_warnings(release: Release, spec: Object, meta: Object, prefix: str) -> Warnings:
     path = f"{prefix}spec"
     annotations = meta.get("annotations") or {}
-    has_rare_fields = not _RARE.isdisjoint(spec)
-    if has_rare_fields:
-        yield from _node_labels(release, spec, path)
-        yield from _spread(release, spec, path)
-    if not _REMOVED_ANNOTATIONS.keys().isdisjoint(annotations):
-        for key, text in _REMOVED_ANNOTATIONS.items():
-            if key in annotations:
-                yield f"{prefix}metadata.annotations[{key}]: {text}"
-    if volumes := spec.get("volumes"):
-        yield from _volumes(release, volumes, f"{path}.volumes")
-        if has_behaviour(release, "OverlappingPathWarnings"):
-            for volume in volumes:
-                yield from _overlapping_paths(release, volume)
-    if has_rare_fields:
-        yield from _list_warnings(spec, path)
+    yield from _node_labels(release, spec, path)
+    yield from _spread(release, spec, path)
+    for key, text in _REMOVED_ANNOTATIONS.items():
+        if key in annotations:
+            yield f"{prefix}metadata.annotations[{key}]: {text}"
+    volumes = spec.get("volumes") or ()
+    yield from _volumes(release, volumes, f"{path}.volumes")
+    if has_behaviour(release, "OverlappingPathWarnings"):
+        for volume in volumes:
+            yield from _overlapping_paths(release, volume)
+    yield from _list_warnings(spec, path)
     containers = list(_containers(spec, path))
     yield from _container_warnings(release, spec, containers, annotations, prefix)
-    ports = [port for container, _ in containers for port in container.get("ports") or ()]
-    if len(ports) > 1 or (ports and "hostIP" in ports[0]):
-        if has_behaviour(release, "PortWarnings"):
-            yield from _ports(containers)
-        if has_behaviour(release, "PortNameWarnings"):
-            yield from _port_names(containers)
+    if has_behaviour(release, "PortWarnings"):
+        yield from _ports(containers)
+    if has_behaviour(release, "PortNameWarnings"):
+        yield from _port_names(containers)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0 and (
         text := warning_text(release, "negative grace period")
     ):
         yield f"{path}.terminationGracePeriodSeconds: {text}"
-    if has_rare_fields:
-        yield from _affinity_selectors(release, spec, f"{path}.affinity")
-        yield from _addresses(release, spec, path)
+    yield from _affinity_selectors(release, spec, f"{path}.affinity")
+    yield from _addresses(release, spec, path)
 
 
 def _list_warnings(spec: Object, path: str) -> Warnings:
@@ -272,8 +309,7 @@ class _VolumePath(NamedTuple):
 
 
 def _overlapping_paths(release: Release, volume: Object) -> Warnings:
-    projected = volume.get("projected")
-    if projected is not None and projected.get("sources") == TOKEN_SOURCES:
+    if _has_token_sources(volume):
         return
     name = go_quote(volume.get("name", ""))
     for field, shown, named_by in (
@@ -287,7 +323,7 @@ def _overlapping_paths(release: Release, volume: Object) -> Warnings:
             paths = [_VolumePath(item.get("path", "")) for item in source.get("items") or ()]
             for overlap in _overlaps(paths):
                 yield f"volume {name} ({about}): overlapping paths: {overlap}"
-    if projected is not None:
+    if (projected := volume.get("projected")) is not None:
         yield from _overlapping_sources(release, projected.get("sources") or (), name)
 
 
@@ -388,16 +424,9 @@ def _container_warnings(
             yield from _annotation_warnings(release, container, context, annotations, prefix)
         if resources := container.get("resources"):
             for name, kind in _BYTES:
-                if name in (found := resources.get(kind) or {}) and not _is_whole(found[name]):
-                    yield from fraction_warnings(f"{path}.resources.{kind}", found, (name,))
-        variables = container.get("env")
-        if variables and len(variables) > 1:
-            yield from _variables(release, variables, f"{path}.env")
-
-
-def _is_whole(amount: Any) -> bool:
-    """Whether a quantity is certainly an integer: digits, perhaps with a unit above one."""
-    return str(amount).rstrip("kKMGTPEi").isdecimal()
+                found = resources.get(kind) or {}
+                yield from fraction_warnings(f"{path}.resources.{kind}", found, (name,))
+        yield from _variables(release, container.get("env") or (), f"{path}.env")
 
 
 def _annotation_warnings(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import orjson
+
 from transom.machinery.objects import Object
 from transom.machinery.validation.names import is_dns1123_label, is_dns1123_subdomain
 
@@ -34,20 +36,44 @@ PROJECTED_SECONDS = 3607
 EXTENDED_SECONDS = 365 * 24 * 3600
 
 
+# The sources of the volume with the token that a pod gets. Most pods have them, and they are known
+# to be valid. The order of the fields is that of normalised objects.
+TOKEN_SOURCES: Final[list[Object]] = [
+    {"serviceAccountToken": {"expirationSeconds": PROJECTED_SECONDS, "path": "token"}},
+    {
+        "configMap": {
+            "name": "kube-root-ca.crt",
+            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+        }
+    },
+    {
+        "downwardAPI": {
+            "items": [
+                {
+                    "path": "namespace",
+                    "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                }
+            ]
+        }
+    },
+]
+_TOKEN_SOURCES_JSON: Final = orjson.dumps(TOKEN_SOURCES)
+
+
 def token_sources() -> list[Object]:
-    """The sources of the volume with the token that a pod gets."""
-    token = {"path": "token", "expirationSeconds": PROJECTED_SECONDS}
-    ca = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
-    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
-    return [
-        {"serviceAccountToken": token},
-        {"configMap": ca},
-        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
-    ]
+    """A copy of TOKEN_SOURCES."""
+    made: list[Object] = orjson.loads(_TOKEN_SOURCES_JSON)
+    return made
 
 
-# Most pods have them, and they are known to be valid.
-TOKEN_SOURCES: Final = token_sources()
+def are_token_sources(value: Any) -> bool:
+    """Whether a value is TOKEN_SOURCES to the byte: with integers that are not floats, and the
+    order of normalised objects.
+    """
+    try:
+        return orjson.dumps(value) == _TOKEN_SOURCES_JSON
+    except orjson.JSONEncodeError:  # an integer of more than 64 bits
+        return False
 
 
 def user_name(namespace: str, name: str) -> str:

@@ -48,13 +48,18 @@ class Run:
         self._policy = policy.parse_audit_policy(content)
 
     def __call__(
-        self, body: Callable[[Api], Awaitable[None]], tokens: dict[str, UserInfo] | None = None
+        self,
+        body: Callable[[Api], Awaitable[None]],
+        tokens: dict[str, UserInfo] | None = None,
+        **more: Any,
     ) -> list[dict[str, Any]]:
-        """The events of the requests that `body` sends."""
+        """The events of the requests that `body` sends; `more` are options of the server."""
 
         async def main() -> None:
             clock = VirtualClock()
-            options = ServerOptions(store=MemoryStore(clock), clock=clock, tokens=tokens or {})
+            options = ServerOptions(
+                store=MemoryStore(clock), clock=clock, tokens=tokens or {}, **more
+            )
             log = AuditLog(self.path)
             options.audit = Auditor(self._policy, log, options.rng)
             server = build_api_server(options)

@@ -339,3 +339,85 @@ def test_elements_of_lists_have_enumerations() -> None:
     schemas = document["components"]["schemas"]
     modes = schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
     assert "ReadWriteOncePod" in modes["items"]["enum"] and "enum" not in modes
+
+
+def schemas_of(release: str) -> dict[str, Any]:
+    """The schemas of the core group in v3."""
+    registry = ResourceRegistry(release=parse_release(release))
+    kinds = list(registry.served_kinds())
+    made = openapi.v3.build_openapi_v3("", "v1", kinds, version=VERSION, types=registry.types)
+    schemas: dict[str, Any] = made["components"]["schemas"]
+    return schemas
+
+
+def properties(schemas: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = schemas[f"io.k8s.api.core.v1.{name}"]["properties"]
+    return found
+
+
+def test_v3_shows_defaults() -> None:
+    schemas = schemas_of("1.36")
+    pod, container = properties(schemas, "Pod"), properties(schemas, "Container")
+    meta = {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+    assert pod["metadata"]["default"] == {} and pod["metadata"]["allOf"] == [meta]
+    assert container["name"]["default"] == "" and "default" not in container["image"]
+    assert container["ports"]["items"]["default"] == {} and "default" not in container["ports"]
+    assert container["command"]["items"]["default"] == ""
+    assert "default" not in container["livenessProbe"]
+    assert properties(schemas, "ContainerPort")["protocol"]["default"] == "TCP"
+    assert properties(schemas, "ContainerPort")["containerPort"]["default"] == 0
+    assert properties(schemas, "ContainerStatus")["ready"]["default"] is False
+    assert properties(schemas, "ConfigMap")["data"]["additionalProperties"]["default"] == ""
+
+
+@pytest.mark.parametrize(("release", "named"), [("1.24", {}), ("1.28", {}), ("1.29", None)])
+def test_times_and_quantities_have_defaults_before_1_29(
+    release: str, named: dict[str, Any] | None
+) -> None:
+    schemas = schemas_of(release)
+    limits = properties(schemas, "ResourceRequirements")["limits"]
+    assert limits["additionalProperties"].get("default") == named
+    assert properties(schemas, "PodCondition")["lastProbeTime"].get("default") == named
+    assert "default" not in properties(schemas, "PodStatus")["startTime"]  # a pointer
+
+
+@pytest.mark.parametrize(("release", "default"), [("1.30", None), ("1.31", "")])
+def test_types_declare_defaults_in_some_releases(release: str, default: str | None) -> None:
+    name = properties(schemas_of(release), "LocalObjectReference")["name"]
+    assert name.get("default") == default
+
+
+def test_neither_v2_nor_1_20_shows_defaults(swagger: dict[str, Any]) -> None:
+    registry = ResourceRegistry(release=Release(1, 36))
+    kinds = list(registry.served_kinds())
+    newer = openapi.v2.build_openapi_v2(kinds, version=VERSION, types=registry.types)
+    for definitions in (swagger["definitions"], newer["definitions"], schemas_of("1.20")):
+        fields = definitions["io.k8s.api.core.v1.Container"]["properties"]
+        assert "default" not in fields["name"] and "default" not in fields["ports"]["items"]
+
+
+def test_atomic_structs_say_so_themselves() -> None:
+    reference = "io.k8s.api.core.v1.ObjectReference"
+    schemas = schemas_of("1.36")
+    assert schemas[reference]["x-kubernetes-map-type"] == "atomic"
+    assert "x-kubernetes-map-type" not in properties(schemas, "Binding")["target"]
+    claim = properties(schemas, "PersistentVolumeSpec")["claimRef"]
+    assert claim["x-kubernetes-map-type"] == "granular"
+    assert properties(schemas, "PodSpec")["nodeSelector"]["x-kubernetes-map-type"] == "atomic"
+    assert "x-kubernetes-map-type" not in schemas_of("1.20")[reference]
+
+
+def test_fields_are_marked_as_required_and_types_described_by_release() -> None:
+    rule = schemas_of("1.36")["io.k8s.api.core.v1.ContainerRestartRule"]
+    assert rule["required"] == ["action"] and rule["description"]
+    assert rule["properties"]["action"]["description"]
+
+
+def test_values_of_enumerations_may_have_spaces() -> None:
+    types = schema_table(Release(1, 36))
+    made = openapi.v3.build_openapi_v3(
+        "certificates.k8s.io", "v1", KINDS, version=VERSION, types=types
+    )
+    spec = made["components"]["schemas"]["io.k8s.api.certificates.v1.CertificateSigningRequestSpec"]
+    values = spec["properties"]["usages"]["items"]["enum"]
+    assert len(values) == 23 and {"client auth", "ipsec end system", "s/mime"} <= set(values)

@@ -5,7 +5,7 @@ Each authenticator handles one kind of token; a TokenReview uses the same ones, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from transom.apiserver.core.context import UserInfo
@@ -27,10 +27,24 @@ class VerifiedToken(NamedTuple):
     user: UserInfo
     audiences: tuple[str, ...]
     warning: str = ""  # for the client
+    annotations: Mapping[str, str] = {}  # of the audit event
 
 
 class BadToken(Exception):
     """The token is of this kind, but invalid."""
+
+    def __init__(self, text: str, annotations: Mapping[str, str] | None = None) -> None:
+        """`annotations` are those of the audit event."""
+        super().__init__(text)
+        self.annotations = annotations or {}
+
+
+class TokenVerification(NamedTuple):
+    """What the authenticators found out about a token."""
+
+    verified: VerifiedToken | None
+    problem: str  # why there is none
+    annotations: Mapping[str, str]
 
 
 # (token, requested audiences) -> None if the token is not of this kind; raises BadToken.
@@ -59,25 +73,29 @@ class BearerTokens:
             if self._warns_of_spaces and _has_extra_space(request):
                 request.warn(_EXTRA_SPACE)
             return None
-        verified, _ = self.verify(token, self.audiences)
+        verified, _, annotations = self.verify(token, self.audiences)
+        if annotations:
+            request.audit_annotations = annotations
         if verified is None:
             raise errors.unauthorized()
         if verified.warning:
             request.warn(verified.warning)
         return verified.user
 
-    def verify(self, token: str, audiences: Sequence[str]) -> tuple[VerifiedToken | None, str]:
-        """The user, or the error."""
-        problems = [_INVALID]
+    def verify(self, token: str, audiences: Sequence[str]) -> TokenVerification:
+        problems: list[str] = [_INVALID]
+        annotations: dict[str, str] = {}
         for authenticate in self._authenticators:
             try:
                 verified = authenticate(token, audiences)
             except BadToken as problem:
                 problems.append(str(problem))
+                annotations.update(problem.annotations)
                 continue
             if verified is not None:
-                return verified, ""
-        return None, aggregate_text(problems)
+                annotations.update(verified.annotations)
+                return TokenVerification(verified, "", annotations)
+        return TokenVerification(None, aggregate_text(problems), annotations)
 
 
 def for_any_audience(

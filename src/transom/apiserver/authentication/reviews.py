@@ -29,7 +29,9 @@ class IdentityReviews:
     async def token(self, call: ApiCall) -> ObjectResult:
         review = await read_review(self._storage, self._admission, call, _check_token_given)
         spec, tokens = review["spec"], self._tokens
-        verified, problem = tokens.verify(spec["token"], spec.get("audiences") or tokens.audiences)
+        audiences = spec.get("audiences") or tokens.audiences
+        verified, problem, annotations = tokens.verify(spec["token"], audiences)
+        call.ctx.annotations.update(annotations)
         status: Object = {"user": {}}
         if verified is None:
             status["error"] = problem

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from transom.apiserver.authentication.bearer import BadToken, VerifiedToken
 from transom.apiserver.authentication.chain import with_authenticated
@@ -23,7 +23,7 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
 from transom.machinery.rbac import go_strings
-from transom.machinery.releases import DEFAULT
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 
@@ -34,6 +34,10 @@ _INVALIDATED = "Token has been invalidated"
 _NEWER_INVALIDATED = "service account token has been invalidated"
 _POD_NODE_INFO = "ServiceAccountTokenPodNodeInfo"
 DEFAULT_FEATURES = FeatureSet(DEFAULT)
+# Audit annotations of tokens without an audience, and of tokens after their requested lifetime.
+_LEGACY = "authentication.k8s.io/legacy-token"
+_STALE = "authentication.k8s.io/stale-token"
+_ANNOTATED_SINCE: Final = Release(1, 19)
 _NOT_VALID = "Token could not be validated."
 _GENERATED = (
     "Use tokens from the TokenRequest API or manually created secret-based tokens instead of "
@@ -70,6 +74,8 @@ class ServiceAccountAuthenticator:
         self._legacy_tokens = legacy_tokens
         self._features = features
         self._newer_texts = has_behaviour(features.release, "ServiceAccountTokenErrors")
+        self._annotates = features.release >= _ANNOTATED_SINCE
+        self._annotates_secrets = has_behaviour(features.release, "AnnotatedTokenSecrets")
         self._keys = keys
         self._issuer = issuer
         self._audiences = tuple(audiences)
@@ -87,6 +93,18 @@ class ServiceAccountAuthenticator:
             if len(self._known) >= _KEPT:
                 self._known.clear()
             self._known[digest] = known
+        annotations: dict[str, str] = {}
+        try:
+            return self._check(token, known, audiences, annotations)
+        except BadToken as problem:
+            raise BadToken(str(problem), annotations) from None
+
+    def _check(
+        self, token: str, known: _Known, audiences: Sequence[str], annotations: dict[str, str]
+    ) -> VerifiedToken:
+        """Fills `annotations`, which the audit event of a rejected token has too."""
+        if not known.audiences and self._annotates:
+            annotations[_LEGACY] = known.claims.get("sub") or ""
         own = known.audiences or self._audiences
         meant = tuple(a for a in audiences if a in own)
         if not meant:
@@ -96,11 +114,11 @@ class ServiceAccountAuthenticator:
             )
         warning = ""
         if known.legacy:
-            warning = self._check_legacy(token, known)
+            warning = self._check_legacy(token, known, annotations)
         else:
-            self._check_bound(known)
+            self._check_bound(known, annotations)
         assert known.user is not None
-        return VerifiedToken(known.user, meant, warning)
+        return VerifiedToken(known.user, meant, warning, annotations)
 
     def _verify(self, text: str) -> _Known | None:
         token = SignedToken.parse(text)
@@ -126,7 +144,7 @@ class ServiceAccountAuthenticator:
     # ---- is it still good
     # ----------------------------------------------------------------------------------------
 
-    def _check_legacy(self, token: str, known: _Known) -> str:
+    def _check_legacy(self, token: str, known: _Known, annotations: dict[str, str]) -> str:
         """Returns a warning for the client, or ""."""
         claims, prefix = known.claims, serviceaccounts.LEGACY_CLAIM
         subject = claims.get("sub") or ""
@@ -155,12 +173,12 @@ class ServiceAccountAuthenticator:
                 "service account token does not match server's copy",
             )
         found = self._check_account(namespace, account, uid, None)
-        warning = self._track(secret, found)
+        warning = self._track(secret, found, annotations)
         if known.user is None:
             known.user = _user(namespace, account, uid, {})
         return warning
 
-    def _track(self, secret: Object, found: Object) -> str:
+    def _track(self, secret: Object, found: Object, annotations: dict[str, str]) -> str:
         """Records the use; a token that was generated with its account causes a warning."""
         tracker, meta = self._legacy_tokens, secret["metadata"]
         if tracker is None or not tracker.enabled:
@@ -169,6 +187,8 @@ class ServiceAccountAuthenticator:
         tracker.record(secret)
         invalid = (meta.get("labels") or {}).get(serviceaccounts.INVALID_SINCE)
         if invalid and self._features.enabled("LegacyServiceAccountTokenCleanUp"):
+            if self._annotates_secrets:
+                annotations[f"{_LEGACY}-invalidated"] = f"{meta['name']}/{namespace}"
             raise BadToken(
                 f"the token in secret {namespace}/{meta['name']} for service account "
                 f"{namespace}/{account} has been marked invalid. Use tokens from the TokenRequest "
@@ -177,9 +197,12 @@ class ServiceAccountAuthenticator:
                 "of this token"
             )
         generated = any(ref.get("name") == meta["name"] for ref in found.get("secrets") or ())
+        if self._annotates_secrets:
+            kind = "autogenerated" if generated else "manual"
+            annotations[f"{_LEGACY}-{kind}-secret"] = meta["name"]
         return _GENERATED if generated else ""
 
-    def _check_bound(self, known: _Known) -> None:
+    def _check_bound(self, known: _Known, annotations: dict[str, str]) -> None:
         claims, now = known.claims, self._clock.time()
         self._check_times(claims, now)
         private = claims.get("kubernetes.io") or {}
@@ -198,6 +221,12 @@ class ServiceAccountAuthenticator:
                     f"token is bound to a Node object but the {gate} feature gate is disabled"
                 )
             self._check_reference("", "Node", "nodes", node, now)
+        warn_after = private.get("warnafter")
+        if isinstance(warn_after, int) and 0 < warn_after < now and self._annotates:
+            late = int(now) - warn_after
+            annotations[_STALE] = (
+                f"subject: {claims.get('sub', '')}, seconds after warning threshold: {late}"
+            )
         if known.user is None:
             known.user = _user(namespace, name, uid, self._extra(claims, private))
 

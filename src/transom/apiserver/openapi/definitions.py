@@ -18,14 +18,21 @@ import orjson
 
 from transom.machinery import schema
 from transom.machinery.kinds import GVK, Kind
+from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.enums import release_enums
+from transom.machinery.releases.openapi_markers import (
+    declared_defaults,
+    is_atomic_struct,
+    marked_required,
+)
 from transom.machinery.schema import SchemaTable
 
 Definition = dict[str, Any]
 # Builds a property that refers to another definition; its form depends on the OpenAPI version.
 Reference = Callable[[str, Mapping[str, Any]], Definition]
 
-_DESCRIBED_RELEASE = "v1.32.0-local"
+_DESCRIBED_MINOR = 32  # of releases without tables
 _PREFIXES = {
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
@@ -73,21 +80,33 @@ _NAMED: dict[str, tuple[str, Definition]] = {
     "schema-or-bool": (f"{_APIEXTENSIONS}.JSONSchemaPropsOrBool", {}),
     "schema-or-strings": (f"{_APIEXTENSIONS}.JSONSchemaPropsOrStringArray", {}),
 }
+# What fields that are always emitted have as their default.
+_ZEROS: dict[str, Any] = {
+    "string": "",
+    "bool": False,
+    "int32": 0,
+    "int64": 0,
+    "float": 0,
+}
 NAMED_VALUES = dict(_NAMED.values())
 
 
-def published_definitions() -> dict[str, Definition]:
-    """The published schema, or, without the extra `descriptions`, what `list_types.txt` has of it;
-    it is not cached, because it takes several megabytes.
+def published_definitions(release: Release) -> dict[str, Definition]:
+    """The published schema of the release or of the nearest one in the extra `descriptions`, or,
+    without the extra, what `list_types.txt` has of it; it is not cached, because it takes several
+    megabytes.
     """
     spec = find_spec("kubernetes_validate")
     if spec is None or not spec.submodule_search_locations:
         return _published_list_types()
-    root = Path(spec.submodule_search_locations[0])
-    data = orjson.loads(
-        (root / "kubernetes-json-schema" / _DESCRIBED_RELEASE / "_definitions.json").read_bytes()
-    )
-    found: dict[str, Definition] = data["$defs"]
+    folder = Path(spec.submodule_search_locations[0]) / "kubernetes-json-schema"
+    wanted = release.minor if release >= TABLES_SINCE else _DESCRIBED_MINOR
+    files = {
+        int(file.parent.name.split(".")[1]): file
+        for file in folder.glob("v1.*.0-local/_definitions.json")
+    }
+    nearest = min(files, key=lambda minor: (abs(minor - wanted), minor))
+    found: dict[str, Definition] = orjson.loads(files[nearest].read_bytes())["$defs"]
     return found
 
 
@@ -143,9 +162,16 @@ class DefinitionBuilder:
         reference: Reference,
         named: Mapping[str, Definition],
         types: SchemaTable,
+        *,
+        with_defaults: bool = False,
     ):
-        """`types` are those of the release."""
+        """`types` are those of the release. Only v3 shows defaults."""
         self._types = types
+        self._newer = types.release >= TABLES_SINCE
+        self._required = marked_required(types.release) if self._newer else frozenset()
+        self._with_defaults = with_defaults and self._newer
+        self._declared = declared_defaults(types.release) if self._with_defaults else {}
+        self._named_have_defaults = not has_behaviour(types.release, "NoDefaultsOfNamedTypes")
         enabled = types.features.enabled("OpenAPIEnums")
         self._enums = release_enums(types.release) if enabled else {}
         self.definitions: dict[str, Definition] = {}
@@ -179,13 +205,18 @@ class DefinitionBuilder:
         definition["type"] = "object"
         if of.properties:
             definition["properties"] = {
-                f.name: self._property(
-                    f, properties.get(f.name) or {}, self._enums.get(f"{type_id}.{f.name}")
-                )
+                f.name: self._property(f, properties.get(f.name) or {}, f"{type_id}.{f.name}")
                 for f in of.properties.values()
             }
-        if of.required:
-            definition["required"] = list(of.required)
+        required = [
+            f.name
+            for f in of.properties.values()
+            if f.required or f"{type_id}.{f.name}" in self._required
+        ]
+        if required:
+            definition["required"] = required
+        if self._newer and is_atomic_struct(type_id):
+            definition["x-kubernetes-map-type"] = "atomic"
         return name
 
     def add_named(self, name: str) -> str:
@@ -211,7 +242,7 @@ class DefinitionBuilder:
             "type": "object",
             "properties": {
                 "object": self._reference(self.add_named(_RAW), {}),
-                "type": {"type": "string"},
+                "type": {"type": "string", **({"default": ""} if self._with_defaults else {})},
             },
             "required": ["type", "object"],
         }
@@ -232,12 +263,16 @@ class DefinitionBuilder:
         self,
         field: schema.SchemaField,
         published: Mapping[str, Any],
-        enum: list[str] | None,
+        name: str,
     ) -> Definition:
-        """`enum` are the values that the field, or an element of it, can have."""
+        """`name` is that of the field in the tables: `core/v1.Pod.spec`."""
         extras: Definition = {}
         if "description" in published:
             extras["description"] = published["description"]
+        if name in self._declared:
+            extras["default"] = self._declared[name]
+        else:
+            extras.update(self._default(field.value, field.always))
         if field.kind == "list":
             explicit = "x-kubernetes-list-type" in published or (
                 field.list_type != "atomic" and not field.patch_strategy
@@ -246,17 +281,22 @@ class DefinitionBuilder:
                 extras["x-kubernetes-list-type"] = field.list_type
                 if field.list_map_keys:
                     extras["x-kubernetes-list-map-keys"] = list(field.list_map_keys)
-        elif field.atomic:
-            extras["x-kubernetes-map-type"] = "atomic"
+        elif field.atomic != self._is_atomic(field.value):
+            extras["x-kubernetes-map-type"] = "atomic" if field.atomic else "granular"
         if field.patch_strategy:
             extras["x-kubernetes-patch-strategy"] = field.patch_strategy
         if field.patch_merge_key:
             extras["x-kubernetes-patch-merge-key"] = field.patch_merge_key
         made = self._value(field.value, extras)
+        enum = self._enums.get(name)  # the values of the field, or of an element of it
         if enum is not None:
             of: Definition = made.get("items") or made.get("additionalProperties") or made
             of["enum"] = enum
         return made
+
+    def _is_atomic(self, value: schema.SchemaValue) -> bool:
+        """Whether the definition of a struct says that it is atomic; not before 1.21."""
+        return self._newer and is_atomic_struct(value.ref)
 
     def _value(self, value: schema.SchemaValue, extras: Mapping[str, Any]) -> Definition:
         if value.kind == "struct":
@@ -264,7 +304,18 @@ class DefinitionBuilder:
         if value.kind in _NAMED:
             return self._reference(self.add_named(_NAMED[value.kind][0]), extras)
         if value.kind == "list" and value.item is not None:
-            return {**extras, "type": "array", "items": self._value(value.item, {})}
+            return {**extras, "type": "array", "items": self._element(value.item)}
         if value.kind == "map" and value.item is not None:
-            return {**extras, "type": "object", "additionalProperties": self._value(value.item, {})}
+            return {**extras, "type": "object", "additionalProperties": self._element(value.item)}
         return {**extras, **_INLINE[value.kind]}
+
+    def _element(self, value: schema.SchemaValue) -> Definition:
+        return self._value(value, self._default(value, True))
+
+    def _default(self, value: schema.SchemaValue, emitted: bool) -> Definition:
+        """Structs are never absent; other values if they are always emitted."""
+        if not self._with_defaults or value.pointer:
+            return {}
+        if value.kind == "struct" or (value.kind in _NAMED and self._named_have_defaults):
+            return {"default": {}}
+        return {"default": _ZEROS[value.kind]} if emitted and value.kind in _ZEROS else {}

@@ -35,7 +35,8 @@ def build_openapi_v2(
     """`version` is the server's, as in `/version`: `v1.20.15`."""
     built_in = [kind for kind in kinds if not kind.custom]
     customs = list(customs)
-    builder = DefinitionBuilder(published_definitions(), openapi_v2_reference, NAMED_VALUES, types)
+    published = published_definitions(types.release)
+    builder = DefinitionBuilder(published, openapi_v2_reference, NAMED_VALUES, types)
     for gvk in served_gvks(built_in, types):
         builder.add_kind(gvk)
     builder.add_meta()

@@ -99,7 +99,8 @@ def build_openapi_v3(
     place = (group, group_version)
     own = [kind for kind in kinds if not kind.custom and place in _places(kind)]
     theirs = [one for one in customs if (one.kind.group, one.version) == place]
-    builder = DefinitionBuilder(published_definitions(), openapi_v3_reference, _NAMED, types)
+    published = published_definitions(types.release)
+    builder = DefinitionBuilder(published, openapi_v3_reference, _NAMED, types, with_defaults=True)
     for gvk in served_gvks(own, types):
         if (gvk.group, gvk.version) == place or not any(
             gvk.kind in (k.kind, k.list_name) for k in own

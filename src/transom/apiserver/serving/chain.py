@@ -192,7 +192,11 @@ class Audit:
         user = exchange.user
         event = self._auditor.begin(exchange.source(), user, exchange.asked, now)
         exchange.event = event
-        if event is not None and user is not None:
+        if event is None:
+            return
+        if exchange.request is not None and exchange.request.audit_annotations:
+            event.annotations.update(exchange.request.audit_annotations)
+        if user is not None:
             event.emit(AuditStage.REQUEST_RECEIVED, now)
 
 

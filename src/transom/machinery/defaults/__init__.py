@@ -108,6 +108,11 @@ _BY_VERSION: dict[tuple[str, str, str], Rule] = {
         "v1beta2",
         "PriorityLevelConfiguration",
     ): others.set_defaults_priority_level_v1beta1,
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "v1beta3",
+        "PriorityLevelConfiguration",
+    ): others.set_defaults_priority_level_v1beta3,
     ("networking.k8s.io", "v1beta1", "Ingress"): others.set_defaults_ingress_v1beta1,
 }
 

@@ -13,6 +13,7 @@ from transom.machinery.defaults.newer_pods import (
     pod_default_rule,
     without_template_ports,
 )
+from transom.machinery.flowcontrol import DEFAULT_SHARES
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -82,8 +83,12 @@ def _csi_driver(release: Release, obj: dict[str, Any]) -> None:
 
 def _priority_level(release: Release, obj: dict[str, Any]) -> None:
     spec = obj["spec"]
-    if spec.get("limited") is not None and has_behaviour(release, "LentSeats"):
-        spec["limited"].setdefault("lendablePercent", 0)
+    limited = spec.get("limited")
+    if limited is not None and has_behaviour(release, "LentSeats"):
+        limited.setdefault("lendablePercent", 0)
+        zero = limited.get("nominalConcurrencyShares") == 0
+        if zero and not has_behaviour(release, "PreservedZeroShares"):  # whatever is annotated
+            limited["nominalConcurrencyShares"] = DEFAULT_SHARES
     if spec.get("exempt") is not None:
         spec["exempt"].setdefault("nominalConcurrencyShares", 0)
         spec["exempt"].setdefault("lendablePercent", 0)

@@ -26,6 +26,7 @@ _WORKLOADS = frozenset(
     )
 )
 _PROBES: Final = frozenset(("livenessProbe", "readinessProbe", "startupProbe"))
+_OTHER_CONTAINERS: Final = frozenset(("initContainers", "ephemeralContainers"))
 WITH_POD_SPEC = _WORKLOADS | {("", "Pod"), ("", "PodTemplate"), ("batch", "CronJob")}
 
 
@@ -88,7 +89,7 @@ def pod_default_rule(release: Release, gvk: GVK) -> Callable[[Object], None]:
 def _pod(newer: _NewerDefaults, obj: Object) -> None:
     spec = obj.get("spec") or {}
     _pod_spec(newer, spec)
-    if newer.resources and "resources" in spec:
+    if "resources" in spec and newer.resources:
         default_pod_resources(spec)
 
 
@@ -98,18 +99,23 @@ def _template(newer: _NewerDefaults, gvk: GVK, obj: Object) -> None:
 
 
 def _pod_spec(newer: _NewerDefaults, spec: Object) -> None:
-    grace = spec.get("terminationGracePeriodSeconds")
-    if grace is not None and grace < 0 and newer.grace_periods:
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0 and newer.grace_periods:
         spec["terminationGracePeriodSeconds"] = 1
     for volume in spec.get("volumes") or ():
         if "image" in volume and newer.image_volumes:
             image = volume["image"]
             if image is not None and not image.get("pullPolicy"):
                 image["pullPolicy"] = default_pull_policy(image.get("reference", ""))
-    for container in podutil.visit_containers(spec):
-        if _PROBES.isdisjoint(container) or not newer.grpc_probes:
-            continue
-        for kind in _PROBES:
-            action = (container.get(kind) or {}).get("grpc")
-            if action is not None and action.get("service") is None:
-                action["service"] = ""
+    containers = spec.get("containers") or ()
+    if not _OTHER_CONTAINERS.isdisjoint(spec):
+        containers = podutil.visit_containers(spec)
+    for container in containers:
+        if not _PROBES.isdisjoint(container) and newer.grpc_probes:
+            _grpc_probes(container)
+
+
+def _grpc_probes(container: Object) -> None:
+    for kind in _PROBES:
+        action = (container.get(kind) or {}).get("grpc")
+        if action is not None and action.get("service") is None:
+            action["service"] = ""

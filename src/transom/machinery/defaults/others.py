@@ -10,6 +10,7 @@ import orjson
 
 from transom.machinery import certificates
 from transom.machinery.defaults import pods
+from transom.machinery.flowcontrol import DEFAULT_SHARES, PRESERVE_ZERO_SHARES
 
 Object = dict[str, Any]
 
@@ -270,21 +271,25 @@ def set_defaults_flow_schema(obj: Object) -> None:
 
 
 def set_defaults_priority_level_v1beta1(obj: Object) -> None:
-    _priority_level(obj, "assuredConcurrencyShares")
+    _priority_level(obj, "assuredConcurrencyShares", allows_zero=False)
 
 
 def set_defaults_priority_level_v1(obj: Object) -> None:
-    _priority_level(obj, "nominalConcurrencyShares")
+    _priority_level(obj, "nominalConcurrencyShares", allows_zero=True)
 
 
-def _priority_level(obj: Object, shares: str) -> None:
+def set_defaults_priority_level_v1beta3(obj: Object) -> None:
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    zero = PRESERVE_ZERO_SHARES in annotations
+    _priority_level(obj, "nominalConcurrencyShares", allows_zero=zero)
+
+
+def _priority_level(obj: Object, shares: str, *, allows_zero: bool) -> None:
     limited = (obj.get("spec") or {}).get("limited")
     if limited is None:
         return
-    if limited.get(shares) is None or (
-        shares == "assuredConcurrencyShares" and not limited[shares]
-    ):
-        limited[shares] = 30
+    if limited.get(shares) is None or not (limited[shares] or allows_zero):
+        limited[shares] = DEFAULT_SHARES
     queuing = (limited.get("limitResponse") or {}).get("queuing")
     if queuing is not None:
         for name, value in (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)):

@@ -46,6 +46,8 @@ Behaviour = Literal[
     "ServiceAccountTokenErrors",
     "SubresourcesInManagedFields",
     "NodeBoundTokens",
+    "AnnotatedTokenSecrets",
+    "NoDefaultsOfNamedTypes",
     "TokenRequestMetadata",
     "BadDeleteOptions",
     "RepresentationsInErrors",
@@ -121,6 +123,8 @@ Behaviour = Literal[
     "NoEndpointSchemas",
     "NominalShares",
     "OptionalFlowTypes",
+    "PreservedZeroShares",
+    "ZeroShares",
     "ReferencesNameGroups",
     "RequiredMaxReplicas",
     "RuntimeClassErrors",
@@ -251,6 +255,10 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "BadDeleteOptions": Release(1, 35),
     "TokenRequestMetadata": Release(1, 24),
     "NodeBoundTokens": Release(1, 29),
+    # Audit events name the Secret of a legacy service account token.
+    "AnnotatedTokenSecrets": Release(1, 29),
+    # OpenAPI v3: times and quantities have no default, unlike other structs.
+    "NoDefaultsOfNamedTypes": Release(1, 29),
     "SubresourcesInManagedFields": Release(1, 22),
     "ServiceAccountTokenErrors": Release(1, 23),
     "ManagedFieldTimes": Release(1, 25),
@@ -333,6 +341,9 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NoEndpointSchemas": Release(1, 34),
     # A missing type of a priority level is required, earlier an unsupported value.
     "OptionalFlowTypes": Release(1, 36),
+    # An annotation keeps zero shares in v1beta3; new objects may have them since the release after.
+    "PreservedZeroShares": Release(1, 29),
+    "ZeroShares": Release(1, 30),
     # References of autoscalers name the group of their target.
     "ReferencesNameGroups": Release(1, 34),
     "RequiredMaxReplicas": Release(1, 36),

@@ -45,6 +45,8 @@ _INIT_FORBIDS = (
     ("readinessProbe", "core.Probe"),
     ("startupProbe", "core.Probe"),
 )
+_HOOKS = frozenset(name for name, _ in _INIT_FORBIDS)
+_RESTART_FIELDS = frozenset(("restartPolicy", "restartPolicyRules"))
 _EPHEMERAL_FORBIDS = (
     "ports",
     "resources",
@@ -88,7 +90,8 @@ def check_containers(containers: Containers, context: PodContext, path: str, err
         where = f"{path}[{i}]"
         _check_container(container, names, context, where, errs)
         if context.options.restart_rules:
-            _check_restart_rules(container, context.options, where, errs)
+            if not _RESTART_FIELDS.isdisjoint(container):
+                _check_restart_rules(container, context.options, where, errs)
         elif "restartPolicy" in container:
             errs.append(
                 forbidden(f"{where}.restartPolicy", "may not be set for non-init containers")
@@ -279,6 +282,8 @@ def _check_unique_name(name: str, names: set[str], path: str, errs: Errors) -> N
 
 
 def _check_hooks(container: dict[str, Any], context: PodContext, path: str, errs: Errors) -> None:
+    if _HOOKS.isdisjoint(container):
+        return
     if (lifecycle := container.get("lifecycle")) is not None:
         check_lifecycle(
             lifecycle, context.grace, f"{path}.lifecycle", errs, context.options, context.os

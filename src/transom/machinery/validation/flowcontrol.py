@@ -15,6 +15,7 @@ from transom.machinery.field import (
     not_supported,
     required,
 )
+from transom.machinery.flowcontrol import PRESERVE_ZERO_SHARES
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.checks import check_each, dns_label, dns_subdomain
@@ -306,15 +307,13 @@ def _queuing(queuing: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-def _limited(limited: Mapping[str, Any], beta: bool) -> Errors:
+def _limited(limited: Mapping[str, Any], beta: bool, allows_zero: bool) -> Errors:
     path, shares = "spec.limited", limited.get("nominalConcurrencyShares", 0)
     errors: Errors = []
-    if beta and shares <= 0:
-        errors.append(invalid(f"{path}.assuredConcurrencyShares", shares, "must be positive"))
-    elif not beta and shares < 0:
-        errors.append(
-            invalid(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer")
-        )
+    if shares < 0 or not (shares or allows_zero):
+        named = "assuredConcurrencyShares" if beta else "nominalConcurrencyShares"
+        text = "must be a non-negative integer" if allows_zero else "must be positive"
+        errors.append(invalid(f"{path}.{named}", shares, text))
     response, path = limited.get("limitResponse") or {}, f"{path}.limitResponse"
     kind, queuing = response.get("type", ""), response.get("queuing")
     if kind == "Reject" and queuing is not None:
@@ -345,10 +344,16 @@ def _is_fixed(name: str, spec: Mapping[str, Any]) -> bool:
     )
 
 
-def validate_priority_level(beta: bool, obj: Object) -> Errors:
+def validate_priority_level(
+    beta: bool, obj: Object, *, allows_zero: bool, allows_annotation: bool = True
+) -> Errors:
     spec, name = obj.get("spec") or {}, obj["metadata"].get("name", "")
     kind, limited = spec.get("type", ""), spec.get("limited")
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    annotations = obj["metadata"].get("annotations") or {}
+    if PRESERVE_ZERO_SHARES in annotations and not allows_annotation:  # the others are converted
+        text = f"annotation '{PRESERVE_ZERO_SHARES}' is forbidden"
+        errors.append(forbidden("metadata.annotations", text))
     if (name == "exempt") != (kind == "Exempt"):
         errors.append(
             invalid("spec.type", kind, "type must be 'Exempt' if and only if name is 'exempt'")
@@ -359,7 +364,7 @@ def validate_priority_level(beta: bool, obj: Object) -> Errors:
         errors += (
             [required("spec.limited", "must not be empty when type is Limited")]
             if limited is None
-            else (_limited(limited, beta))
+            else (_limited(limited, beta, allows_zero))
         )
     elif kind not in ("Exempt", "Limited"):
         errors.append(not_supported("spec.type", kind, ("Exempt", "Limited")))
@@ -413,17 +418,31 @@ def _release_level_rules(beta: bool, features: FeatureSet) -> ValidationRules:
     if not has_behaviour(features.release, "LentSeats"):
         return _level_rules(beta)
     current = has_behaviour(features.release, "OptionalFlowTypes")
+    annotates = has_behaviour(features.release, "PreservedZeroShares")
+    zero = has_behaviour(features.release, "ZeroShares") or features.enabled(
+        "ZeroLimitedNominalConcurrencyShares"
+    )
 
-    def check(obj: Object) -> Errors:
+    def check(obj: Object, allows_zero: bool = zero) -> Errors:
         spec = obj.get("spec") or {}
-        errors = validate_priority_level(beta, obj)
+        errors = validate_priority_level(
+            beta, obj, allows_zero=allows_zero, allows_annotation=not annotates
+        )
         if current:
             errors = [_current_error(error) for error in errors]
         if spec.get("type") == "Limited":
             errors += _percents(spec.get("limited") or {}, "spec.limited")
         return errors + _exempt(spec)
 
-    return ValidationRules(check, lambda new, old: check(new), _update_status)
+    def check_update(new: Object, old: Object) -> Errors:
+        return check(new, zero or (annotates and _has_zero_shares(old)))
+
+    return ValidationRules(check, check_update, _update_status)
+
+
+def _has_zero_shares(obj: Object) -> bool:
+    limited = (obj.get("spec") or {}).get("limited") or {}
+    return bool(limited.get("nominalConcurrencyShares") == 0)
 
 
 def _update_status(new: Object, old: Object) -> Errors:
@@ -431,7 +450,7 @@ def _update_status(new: Object, old: Object) -> Errors:
 
 
 def _level_rules(beta: bool) -> ValidationRules:
-    check = partial(validate_priority_level, beta)
+    check = partial(validate_priority_level, beta, allows_zero=not beta)
     return ValidationRules(check, lambda new, old: check(new), _update_status)
 
 
