@@ -32,7 +32,7 @@ HELP: Final = {
     "find": HelpText("Searches for text in files.", '[/V] [/C] [/N] [/I] "string" [path ...]'),
     "findstr": HelpText(
         "Searches for strings or regular expressions in files.",
-        "[/B] [/E] [/L] [/R] [/S] [/I] [/X] [/V] [/N] [/M] [/C:string] [/G:file] [/D:dirs] "
+        "[/B] [/E] [/L] [/R] [/S] [/I] [/X] [/V] [/N] [/M] [/P] [/C:string] [/G:file] [/D:dirs] "
         "strings [path ...]",
     ),
     "for": HelpText("Runs a command for each item of a set.", "%variable IN (set) DO command"),
@@ -61,7 +61,10 @@ HELP: Final = {
     "rem": HelpText("A comment.", "[text]"),
     "ren": HelpText("Renames files.", "path name"),
     "robocopy": HelpText(
-        "Copies directories robustly.", "source destination [file ...] [/S] [/E] [/MIR] [/MOVE]"
+        "Copies directories robustly.",
+        "source destination [file ...] [/S] [/E] [/PURGE] [/MIR] [/MOV] [/MOVE] [/L] "
+        "[/XF file ...] [/XD dir ...] [/XO] [/R:n] [/W:n] [/MT[:n]] [/Z] [/LOG:file] "
+        "[/NJH] [/NJS] [/NFL] [/NDL] [/NC] [/NS] [/NP]",
     ),
     "route": HelpText("Shows and changes routes.", "[-p] [-4|-6] print | add | change | delete"),
     "schtasks": HelpText(
@@ -81,9 +84,11 @@ HELP: Final = {
     ),
     "systeminfo": HelpText("Shows the configuration of the machine.", "[/FO TABLE|LIST|CSV] [/NH]"),
     "takeown": HelpText("Takes ownership of files.", "/F path [/A] [/R [/D Y|N]]"),
-    "taskkill": HelpText("Ends processes.", "[/F] [/T] /PID number | /IM name | /FI filter"),
+    "taskkill": HelpText(
+        "Ends processes.", "[/S system] [/F] [/T] [/FI filter] /PID number | /IM name"
+    ),
     "tasklist": HelpText(
-        "Lists processes.", "[/SVC | /V | /M [module]] [/FO format] [/NH] [/FI filter]"
+        "Lists processes.", "[/S system] [/SVC | /V | /M [module]] [/FO format] [/NH] [/FI filter]"
     ),
     "time": HelpText("Shows or sets the time.", "[/T | time]"),
     "timeout": HelpText("Waits.", "/T seconds [/NOBREAK]"),
@@ -92,12 +97,16 @@ HELP: Final = {
     "type": HelpText("Shows text files.", "path ..."),
     "ver": HelpText("Shows the version of Windows.", ""),
     "vol": HelpText("Shows the label and serial number of a drive.", "[drive:]"),
-    "where": HelpText("Finds files in the search path.", "[/R directory] pattern ..."),
+    "where": HelpText(
+        "Finds files in the search path.", "[/R directory] [/Q] [/F] [/T] pattern ..."
+    ),
     "whoami": HelpText(
         "Shows the current user.", "[/USER | /GROUPS | /PRIV | /ALL] [/FO format] [/NH]"
     ),
     "xcopy": HelpText(
-        "Copies files and directories.", "source [destination] [/S] [/E] [/D] [/I] [/Y] [/H] [/R]"
+        "Copies files and directories.",
+        "source [destination] [/S] [/E] [/T] [/D[:m-d-y]] [/U] [/EXCLUDE:file] [/I] [/L] [/F] "
+        "[/Q] [/C] [/H] [/R] [/K] [/V] [/Z] [/J] [/Y]",
     ),
 }
 _SAME: Final = {"chdir": "cd", "mkdir": "md", "rmdir": "rd", "erase": "del", "rename": "ren"}
