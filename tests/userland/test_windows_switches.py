@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.userland.conftest import Box
+from tests.userland.conftest import Box, Context
 
+from transom.userland.api import OpenSocket
 from transom.userland.windows.help_texts import HELP
 from transom.userland.windows.switches import SWITCHES
 
@@ -215,3 +216,55 @@ def test_findstr_ignores_unknown_letters_with_a_message(windows: Box) -> None:
     result = windows.run("findstr", "/z", "Hello", "C:\\hello.txt")
     assert result.err == "FINDSTR: /z ignored\r\n"
     assert "Hello" in result.out
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "code"),
+    [
+        ("ipconfig /flushdns", "Successfully flushed the DNS Resolver Cache.", 0),
+        ("ipconfig /registerdns", "Registration of the DNS resource records", 0),
+        ("ipconfig /displaydns", "Could not display the DNS Resolver Cache.", 1),
+        ("ipconfig /renew", "no adapter is in the state permissible", 1),
+        ("ipconfig /release6", "no adapter is in the state permissible", 1),
+        ("ipconfig /allcompartments /all", "Network Information for Compartment 1", 0),
+        ("ipconfig /all", "Physical Address", 0),
+        ("ipconfig /flushdns /more", "unrecognized or incomplete command line", 1),
+        ("ipconfig /all /flushdns", "unrecognized or incomplete command line", 1),
+        ("ipconfig /showclassid", "unrecognized or incomplete command line", 1),
+        ("ipconfig /setclassid", "unrecognized or incomplete command line", 1),
+        ("netstat -an", "Active Connections", 0),
+        ("netstat -r", "IPv4 Route Table", 0),
+        ("netstat -e", "Interface Statistics", 0),
+        ("netstat -s", "TCP Statistics", 0),
+        ("netstat -o", "PID", 0),
+        ("netstat -p nosuch", "NETSTAT [-a]", 1),
+        ("netstat -p", "NETSTAT [-a]", 1),
+        ("netstat -t", "NETSTAT [-a]", 1),
+        ("netstat -x", "NETSTAT [-a]", 1),
+        ("netstat -y", "NETSTAT [-a]", 1),
+        ("netstat 5", "NETSTAT [-a]", 1),
+    ],
+)
+def test_network_tools_perform_or_refuse_a_switch(
+    windows: Box, command: str, text: str, code: int
+) -> None:
+    result = windows.run(*command.split())
+    assert text in result.out
+    assert result.code == code
+
+
+@pytest.mark.parametrize(
+    ("protocol", "shown"),
+    [("tcp", "0.0.0.0:80"), ("tcpv6", "[::]:80"), ("udp", "0.0.0.0:53"), ("udpv6", "[::]:53")],
+)
+def test_netstat_shows_one_protocol(
+    windows: Box, monkeypatch: pytest.MonkeyPatch, protocol: str, shown: str
+) -> None:
+    rows = [
+        OpenSocket(kind, address, port, 1)
+        for kind, port in (("tcp", 80), ("udp", 53))
+        for address in ("0.0.0.0", "::")
+    ]
+    monkeypatch.setattr(Context, "sockets", lambda _self: rows)
+    lines = windows.run("netstat", "-an", "-p", protocol).out.splitlines()
+    assert [line.split()[1] for line in lines if ":80 " in line or ":53 " in line] == [shown]

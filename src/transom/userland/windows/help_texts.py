@@ -39,14 +39,16 @@ HELP: Final = {
     "goto": HelpText("Continues at a label of a batch file.", "label"),
     "if": HelpText("Runs a command under a condition.", "[NOT] condition command [ELSE command]"),
     "ipconfig": HelpText(
-        "Shows the network configuration.", "[/all | /flushdns | /displaydns | /renew | /release]"
+        "Shows the network configuration.",
+        "[/allcompartments] [/all | /flushdns | /displaydns | /registerdns | /renew | /release]",
     ),
     "md": HelpText("Creates a directory.", "[drive:]path"),
     "mklink": HelpText("Creates a link.", "[/D | /H | /J] link target"),
     "more": HelpText("Shows text.", "[path]"),
     "move": HelpText("Moves or renames files.", "[/Y | /-Y] source destination"),
     "netstat": HelpText(
-        "Shows connections and listening ports.", "[-a] [-b] [-e] [-n] [-o] [-r] [-s]"
+        "Shows connections and listening ports.",
+        "[-a] [-b] [-e] [-f] [-n] [-o] [-p protocol] [-q] [-r] [-s]",
     ),
     "path": HelpText("Shows or sets the search path.", "[path[;...]]"),
     "pause": HelpText("Waits for a key.", ""),
