@@ -268,3 +268,29 @@ def test_netstat_shows_one_protocol(
     monkeypatch.setattr(Context, "sockets", lambda _self: rows)
     lines = windows.run("netstat", "-an", "-p", protocol).out.splitlines()
     assert [line.split()[1] for line in lines if ":80 " in line or ":53 " in line] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (r"sort C:\s.txt", "a2\nb1\n"),
+        (r"sort /r C:\s.txt", "b1\na2\n"),
+        (r"sort /+2 C:\s.txt", "b1\na2\n"),
+        (r"sort C:\s.txt /o C:\o.txt & type C:\o.txt", "a2\nb1\n"),
+        (r"sort /unique C:\s.txt", "Invalid switch.\n"),
+        (r"sort /+x C:\s.txt", "Invalid switch.\n"),
+        (r"dir /b /l C:\Users", "containeradministrator\n"),
+        (r"dir C:\Big.txt", " 2,000 Big.txt"),
+        (r"dir /-c C:\Big.txt", " 2000 Big.txt"),
+        (r"dir /l C:\Big.txt", " big.txt"),
+        (r"dir /t:w /b C:\Big.txt", "Big.txt"),
+        (r"dir /t:c C:\Big.txt", 'Parameter format not correct - "c".'),
+        (r"dir /w C:\Big.txt", 'Invalid switch - "w".'),
+        (r"dir /d C:\Big.txt", 'Invalid switch - "d".'),
+    ],
+)
+def test_dir_and_sort_perform_or_refuse_a_switch(windows: Box, command: str, text: str) -> None:
+    windows.files.write("C:\\s.txt", b"b1\r\na2\r\n")
+    windows.files.write("C:\\Big.txt", b"x" * 2000)
+    result = windows.run("cmd", "/c", command)
+    assert text in (result.out + result.err).replace("\r\n", "\n")

@@ -25,7 +25,7 @@ HELP: Final = {
     "del": HelpText("Deletes files.", "[/P] [/F] [/S] [/Q] [/A:attributes] names"),
     "dir": HelpText(
         "Lists files and directories.",
-        "[path] [/A:attributes] [/B] [/O:order] [/Q] [/S] [/T:field] [/X]",
+        "[path] [/A:attributes] [/B] [/-C] [/L] [/O:order] [/Q] [/S] [/T:W] [/X]",
     ),
     "echo": HelpText("Shows a message, or turns echoing on or off.", "[ON | OFF | message]"),
     "exit": HelpText("Ends cmd.exe or the current batch file.", "[/B] [code]"),
@@ -80,7 +80,7 @@ HELP: Final = {
     "shutdown": HelpText(
         "Shuts the machine down.", "[/r | /s | /a | /p] [/t seconds] [/f] [/c comment]"
     ),
-    "sort": HelpText("Sorts lines.", "[/R] [path]"),
+    "sort": HelpText("Sorts lines.", "[/R] [/+n] [path] [/O path]"),
     "start": HelpText(
         "Starts a program in its own window.", '["title"] [/D path] [/B] [/WAIT] program'
     ),

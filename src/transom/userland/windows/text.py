@@ -214,12 +214,31 @@ async def windows_find(process: Process) -> int:
 
 
 async def windows_sort(process: Process) -> int:
-    operands = [argument for argument in process.argv[1:] if not argument.startswith("/")]
+    """/R reverses, /+n compares from the n-th character, /O names the file for the result."""
+    operands: list[str] = []
+    reverse, first, output = False, 1, ""
+    words = iter(process.argv[1:])
+    for word in words:
+        lower = word.lower()
+        if lower in ("/r", "/reverse"):
+            reverse = True
+        elif lower in ("/o", "/output"):
+            output = next(words, "")
+        elif lower.startswith("/+") and lower[2:].isdigit() and int(lower[2:]):
+            first = int(lower[2:])
+        elif word.startswith("/"):
+            process.complain("Invalid switch.")
+            return 1
+        else:
+            operands.append(word)
     found = await _lines(process, operands)
     if found is None:
         return 1
-    reverse = any(argument.lower() in ("/r", "/reverse") for argument in process.argv[1:])
-    for _, line in sort_in_slices(found, lambda row: row[1].lower(), reverse=reverse):
+    ordered = sort_in_slices(found, lambda row: row[1][first - 1 :].lower(), reverse=reverse)
+    if output:
+        process.files.write(output, "".join(f"{line}\r\n" for _, line in ordered).encode())
+        return 0
+    for _, line in ordered:
         process.write(line + "\r\n")
     return 0
 
