@@ -65,15 +65,14 @@ def find_windows_command(
     ):
         raise FileNotFoundError(name)
     command = node_command(stem, found) if node_command is not None else None
+    of_busybox = command is None and ntpath.dirname(found).lower() == _TOOLS
     if command is None:
         command = (
-            table.find_busybox_tool(stem)
-            if ntpath.dirname(found).lower() == _TOOLS
-            else table.find_windows_tool(context, stem)
+            table.find_busybox_tool(stem) if of_busybox else table.find_windows_tool(context, stem)
         )
     if command is None:
         raise FileNotFoundError(name)
-    return _with_switches(stem, command)
+    return command if of_busybox else _with_switches(stem, command)
 
 
 def _with_switches(name: str, command: Command) -> Command:
