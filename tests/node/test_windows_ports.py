@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
-from tests.node.programs.simulated_node import play
+from tests.node.programs.simulated_node import World, play
 from tests.node.test_login import ADDRESS, Shell
 from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.http.messages import HttpRequest
+from transom.runtime.sim.engine import SimRuntime
 from transom.runtime.sim.system_ports import answer_winrm
 
 
@@ -57,3 +59,108 @@ def test_winrm_answers_as_on_windows(method: str, path: str, status: int) -> Non
     response = answer_winrm(HttpRequest(method, path.encode(), path, {}))
     assert response.status == status
     assert (b"Server", b"Microsoft-HTTPAPI/2.0") in response.headers
+
+
+class Server:
+    """A program on port 9000 of the node. On virtual time sockets transfer no data; for that see
+    tests/runtime/sim/test_port_proxy.py.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.accepted: list[socket.socket] = []
+        runtime = world.pool.node("w").runtime
+        assert isinstance(runtime, SimRuntime)
+        self.namespace = runtime.core.node_namespace
+        self.namespace.listen(9000, self.accepted.append)
+
+    async def gets_connection(self, port: int) -> bool:
+        before = len(self.accepted)
+        with await self._world.pool.cluster.dataplane.connect(ADDRESS, port):
+            await self._world.until(lambda: len(self.accepted) > before)
+        return True
+
+
+ADD_PROXY = (
+    "netsh interface portproxy add v4tov4 listenport=8080 connectaddress={} connectport=9000"
+)
+ALLOW_PORT = (
+    "netsh advfirewall firewall add rule name=p dir=in action=allow protocol=TCP localport=8080"
+)
+
+
+@pytest.mark.parametrize("target", [ADDRESS, "127.0.0.1", "localhost", "w"])
+async def test_a_port_proxy_forwards_connections(target: str) -> None:
+    async with play() as world:
+        shell = Shell(world)
+        server = Server(world)
+        await shell(ADD_PROXY.format(target))
+        with pytest.raises(TimeoutError):
+            await world.pool.cluster.dataplane.connect(ADDRESS, 8080)  # the firewall
+        await shell(ALLOW_PORT)
+        assert await server.gets_connection(8080)
+        row = next(r for r in (await shell("netstat -ano")).splitlines() if ":8080 " in r).split()
+        assert row[1] == "0.0.0.0:8080"
+        assert row[4] in await shell("tasklist /svc /fi 'services eq iphlpsvc'")
+        await shell("netsh interface portproxy delete v4tov4 listenport=8080")
+        with pytest.raises(ConnectionRefusedError):
+            await world.pool.cluster.dataplane.connect(ADDRESS, 8080)
+
+
+async def test_a_port_proxy_needs_its_service_and_survives_a_reboot() -> None:
+    async with play() as world:
+        connect = world.pool.cluster.dataplane.connect
+        shell = Shell(world)
+        server = Server(world)
+        await shell(ADD_PROXY.format("127.0.0.1"))
+        await shell(ALLOW_PORT)
+        await shell("Stop-Service iphlpsvc")
+        with pytest.raises(ConnectionRefusedError):
+            await connect(ADDRESS, 8080)
+        await shell("Start-Service iphlpsvc")
+        assert await server.gets_connection(8080)
+        await world.pool.stop("w")
+        await world.pool.start("w")
+        server = Server(world)
+        assert await server.gets_connection(8080)
+        assert "127.0.0.1/9000" in await shell(
+            r"reg query HKLM\SYSTEM\CurrentControlSet\Services\PortProxy\v4tov4\tcp"
+        )
+
+
+async def test_the_service_reads_the_registry_when_it_is_notified() -> None:
+    async with play() as world:
+        connect = world.pool.cluster.dataplane.connect
+        shell = Shell(world)
+        server = Server(world)
+        await shell(ALLOW_PORT)
+        await shell(
+            r"reg add HKLM\SYSTEM\CurrentControlSet\Services\PortProxy\v4tov4\tcp "
+            "/v 0.0.0.0/8080 /d 127.0.0.1/9000"
+        )
+        with pytest.raises(ConnectionRefusedError):
+            await connect(ADDRESS, 8080)
+        await shell("sc.exe control iphlpsvc paramchange")
+        assert await server.gets_connection(8080)
+
+
+async def test_a_port_proxy_listens_on_one_address_or_ip_version() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        server = Server(world)
+        await shell(ALLOW_PORT)
+        for kind, address in (("v4tov4", "127.0.0.1"), ("v6tov4", "::"), ("v4tov4", "10.9.9.9")):
+            await shell(
+                f"netsh interface portproxy add {kind} listenport=8080 listenaddress={address} "
+                "connectaddress=127.0.0.1 connectport=9000"
+            )
+        with pytest.raises(ConnectionRefusedError):
+            await world.pool.cluster.dataplane.connect(ADDRESS, 8080)
+        rows = [
+            row.split()[1] for row in (await shell("netstat -an")).splitlines() if "8080" in row
+        ]
+        assert rows == ["127.0.0.1:8080", "[::]:8080"]
+        for address in ("127.0.0.1", "::1"):
+            before = len(server.accepted)
+            with await server.namespace.connect(address, 8080):
+                await world.until(lambda: len(server.accepted) > before)  # noqa: B023

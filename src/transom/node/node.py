@@ -58,12 +58,14 @@ from transom.windows import releases
 
 if TYPE_CHECKING:
     from transom.kubelet.kubelet import Kubelet
+    from transom.runtime.sim.login import context as login_context
     from transom.runtime.sim.login import flex_drivers, units
     from transom.runtime.sim.login import machine as login_machine
     from transom.runtime.sim.login.machine import WindowsMachine
     from transom.runtime.sim.login.session import LoginMachine
 else:
     flex_drivers = lazy_import("transom.runtime.sim.login.flex_drivers")
+    login_context = lazy_import("transom.runtime.sim.login.context")
     login_machine = lazy_import("transom.runtime.sim.login.machine")
     units = lazy_import("transom.runtime.sim.login.units")
 
@@ -170,7 +172,11 @@ class Node:
     def start_programs(self) -> None:
         """Starts the programs of the boot. Needs the tasks of `cluster`."""
         if isinstance(self.machine, WindowsHost) and isinstance(self.runtime, SimRuntime):
-            self.runtime.core.system_ports.boot(self.machine.registry)
+            core, files = self.runtime.core, self.machine.files
+            core.system_ports.boot(
+                self.machine.registry,
+                lambda name: login_context.resolve_on_machine(core, files, name),
+            )
         self.programs.boot()
         cidr = self.cluster.pod_cidr(self.spec.name)
         if cidr and self.network.pods.cidr == cidr:

@@ -290,3 +290,16 @@ async def test_a_shutdown_is_over_when_all_services_have_ended() -> None:
         await machine.services.start("b")
         await machine.services.shut_down(20)  # the clock does not move
         assert [machine.state(name) for name in "ab"] == ["STOPPED", "STOPPED"]
+
+
+async def test_a_service_that_runs_and_can_do_so_reads_its_parameters_again() -> None:
+    async with run() as machine:
+        reloaded: list[str] = []
+        with pytest.raises(ServiceError, match="has not been started"):
+            machine.services.reload("a")
+        await machine.services.start("a")
+        with pytest.raises(ServiceError, match="not valid for this service"):
+            machine.services.reload("a")
+        machine.services.get("a").reload = lambda: reloaded.append("a")
+        machine.services.reload("a")
+        assert reloaded == ["a"]

@@ -129,6 +129,7 @@ class WindowsService:
     recovery: tuple[Action, ...] = ()
     reset_seconds: int = 0
     stoppable: bool = True
+    reload: Callable[[], None] | None = None  # reads its parameters again, if it can
     state: State = "STOPPED"
     exit_code: int = NEVER_STARTED
     process: ServiceProcess | None = None
@@ -389,6 +390,16 @@ class ServiceManager:
         await process.stop()
         self._stopped(service)
         self._event(7036, f"The {service.display_name} service entered the stopped state.")
+        return service
+
+    def reload(self, name: str) -> WindowsService:
+        """SERVICE_CONTROL_PARAMCHANGE: the service reads its parameters again."""
+        service = self.get(name)
+        if service.state == "STOPPED":
+            raise ServiceError(NOT_STARTED)
+        if service.reload is None:
+            raise ServiceError(NOT_VALID)
+        service.reload()
         return service
 
     def _event(self, number: int, text: str, level: str = "Information") -> None:

@@ -32,16 +32,25 @@ def is_loopback_address(address: str) -> bool:
 
 
 class _Listener:
-    __slots__ = ("accept", "address", "closers", "open", "pid", "port", "program")
+    __slots__ = ("accept", "address", "closers", "open", "pid", "port", "program", "version")
 
-    def __init__(self, port: int, address: str, accept: Accept, pid: int, program: str) -> None:
+    def __init__(
+        self, port: int, address: str, accept: Accept, pid: int, program: str, version: int
+    ) -> None:
         self.program = program
+        self.version = version
         self.port = port
         self.pid = pid
         self.address = address
         self.accept = accept
         self.open = False
         self.closers: list[Callable[[], object]] = []
+
+    def covers(self, address: str) -> bool:
+        """Whether it listens on this address of the namespace."""
+        if self.version and (":" in address) != (self.version == 6):
+            return False
+        return self.address in ("", address)
 
 
 class NetworkNamespace:
@@ -83,21 +92,24 @@ class NetworkNamespace:
         delay: float = 0.0,
         pid: int = 0,
         program: str = "",
+        version: int = 0,
     ) -> Callable[[], None]:
         """`delay`: the port is taken, but accepts no connections for this long. `pid` is the
-        listening process; `program` is its name where processes are not in a table.
+        listening process; `program` is its name where processes are not in a table. `version`: 4 or
+        6 for addresses of one IP version only.
         """
         address = "" if address in ("0.0.0.0", "::", "*") else address
         taken = {
             one.port
             for one in self._listeners
-            if not address or not one.address or one.address == address
+            if (not address or not one.address or one.address == address)
+            and (not version or one.version in (0, version))
         }
         if port == 0:
             port = next(number for number in range(_FIRST_EPHEMERAL, 65536) if number not in taken)
         elif port in taken:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        listener = _Listener(port, address, accept, pid, program)
+        listener = _Listener(port, address, accept, pid, program, version)
         if delay > 0:
             listener.closers.append(self._clock.call_later(delay, self._open, listener).cancel)
         else:
@@ -114,7 +126,7 @@ class NetworkNamespace:
 
     def _open(self, listener: _Listener) -> None:
         reachable = (
-            [a for a in self.addresses if listener.address in ("", a)]
+            [a for a in self.addresses if listener.covers(a)]
             if not is_loopback_address(listener.address)
             else []
         )
@@ -166,10 +178,11 @@ class NetworkNamespace:
         return None
 
     def _answers(self, listener: _Listener, address: str) -> bool:
+        if listener.covers(address):
+            return True
+        same_version = listener.version in (0, 6 if ":" in address else 4)
         return (
-            not listener.address
-            or listener.address == address
-            or (is_loopback_address(listener.address) and is_loopback_address(address))
+            same_version and is_loopback_address(listener.address) and is_loopback_address(address)
         )
 
     async def connect(self, address: str, port: int, pid: int = 0) -> socket.socket:
@@ -226,7 +239,13 @@ class NetworkNamespace:
     def sockets(self) -> list[OpenSocket]:
         """The sockets that wait for connections or datagrams, and the connections."""
         tcp = [
-            OpenSocket("tcp", one.address or "0.0.0.0", one.port, one.pid, program=one.program)
+            OpenSocket(
+                "tcp",
+                one.address or ("::" if one.version == 6 else "0.0.0.0"),
+                one.port,
+                one.pid,
+                program=one.program,
+            )
             for one in self._listeners
         ]
         return [*tcp, *self._responders, *self._connections.list()]

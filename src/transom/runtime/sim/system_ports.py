@@ -2,7 +2,8 @@
 stops.
 
 Port 135 and 445 accept connections and end them at the first request: neither RPC nor SMB is
-implemented. Port 5985 answers as HTTP.sys and WinRM do without credentials.
+implemented. Port 5985 answers as HTTP.sys and WinRM do without credentials. The IP Helper service
+listens where users have configured port proxies (`port_proxy`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Final, NamedTuple
 
 from transom.http.messages import HttpRequest, HttpResponse
 from transom.http.server import HttpServer
+from transom.machines.windows.port_proxy import PORT_PROXY_SERVICE
 from transom.machines.windows.registry import WindowsRegistry
+from transom.runtime.sim.port_proxy import PortProxies, ResolveName
 from transom.runtime.sim.sockets import NetworkNamespace
 
 _SERVICES: Final = r"HKLM\SYSTEM\CurrentControlSet\Services"
@@ -68,16 +71,20 @@ class SystemPorts:
         self._namespace = namespace
         self._open: dict[str, Callable[[], None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._proxies: PortProxies | None = None
 
-    def boot(self, registry: WindowsRegistry) -> None:
+    def boot(self, registry: WindowsRegistry, resolve: ResolveName) -> None:
         """Opens the ports of the services that start with the machine."""
-        for service in _PORTS:
+        self._proxies = PortProxies(self._namespace, registry, resolve)
+        for service in (*_PORTS, PORT_PROXY_SERVICE):
             start = registry.get(rf"{_SERVICES}\{service}", "Start")
             if start in (None, _AUTOMATIC):
                 self.open(service)
 
     def open(self, service: str, pid: int = 0) -> None:
         """The service runs; 0 if its process is not known yet."""
+        if service == PORT_PROXY_SERVICE and self._proxies is not None:
+            self._proxies.start(pid)
         row = _PORTS.get(service)
         if row is None:
             return
@@ -91,13 +98,19 @@ class SystemPorts:
 
         self._open[service] = self._namespace.listen(row.port, accept, pid=owner)
 
+    def reload_port_proxies(self) -> None:
+        if self._proxies is not None:
+            self._proxies.reload()
+
     def close(self, service: str) -> None:
+        if service == PORT_PROXY_SERVICE and self._proxies is not None:
+            self._proxies.stop()
         close = self._open.pop(service, None)
         if close is not None:
             close()
 
     def shut_down(self) -> None:
-        for service in tuple(self._open):
+        for service in (*self._open, PORT_PROXY_SERVICE):
             self.close(service)
         for task in self._tasks:
             task.cancel()

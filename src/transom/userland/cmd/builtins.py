@@ -361,15 +361,20 @@ def _rename(shell: CmdState, rest: str) -> int:
 
 
 _DIR_SWITCHES = frozenset("abcdlnopqrstwx4-")
+"""/P never waits, /R finds no streams, /C, /N and /4 are what dir does anyway."""
+_DIR_COLUMNS = ("d", "w")  # not performed
+_DIR_TIMES = ("t", "tw", "t:w")  # files have no other times
 
 
 def _dir(shell: CmdState, rest: str) -> int:
     switches, operands = _switches(rest)
     for one in _in_order(rest):
-        if one[:1] not in _DIR_SWITCHES:
+        if one[:1] not in _DIR_SWITCHES or one in _DIR_COLUMNS:
             return shell.fail(f'Invalid switch - "{one}".')
         if len(one) > 1 and one[0] not in "aot-" and one.replace("-", "") not in ("od",):
             return shell.fail(f'Parameter format not correct - "{one}".')
+        if one[0] == "t" and one not in _DIR_TIMES:
+            return shell.fail(f'Parameter format not correct - "{one[1:].lstrip(":")}".')
     code = 0
     for target in operands or ["."]:
         code |= listing.show_dir(shell, target, switches)

@@ -36,13 +36,20 @@ class DirOptions(NamedTuple):
     owner: bool
     attributes: str | None  # "" for all
     order: str
+    lower: bool
+    separators: bool  # of thousands
+
+    def number(self, value: int, width: int) -> str:
+        return f"{value:>{width},}" if self.separators else f"{value:>{width}}"
 
 
 def parse_dir_options(switches: set[str]) -> DirOptions:
     attributes = next((one[1:].lstrip(":") for one in switches if one.startswith("a")), None)
     order = next((one[1:].lstrip(":") or "gn" for one in switches if one.startswith("o")), "")
     return DirOptions(
-        "b" in switches, "s" in switches, "x" in switches, "q" in switches, attributes, order
+        *("b" in switches, "s" in switches, "x" in switches, "q" in switches, attributes, order),
+        lower="l" in switches,
+        separators="-c" not in switches,
     )
 
 
@@ -88,7 +95,8 @@ def _entry(shell: CmdState, row: DirRow, chosen: DirOptions) -> str:
         shown = f"{row.name} [{files.readlink(row.path)}]"
     elif row.state.kind == "directory":
         kind = "<DIR>"
-    size = f"    {kind:<10}    " if kind else f"{row.state.size:>18,}"
+    size = f"    {kind:<10}    " if kind else chosen.number(row.state.size, 18)
+    shown = shown.lower() if chosen.lower else shown
     short = (
         f"{files.short_name(row.path) if row.name not in ('.', '..') else '':<12} "
         if chosen.short
@@ -129,8 +137,10 @@ def show_dir(shell: CmdState, target: str, switches: set[str]) -> int:
     if not chosen.bare:
         if chosen.deep:
             shell.print_line("     Total Files Listed:")
-            shell.print_line(f"{count:>16} File(s) {total:>14,} bytes")
-        shell.print_line(f"{directories:>16} Dir(s)  {files.space(directory)[1]:>14,} bytes free")
+            shell.print_line(f"{count:>16} File(s) {chosen.number(total, 14)} bytes")
+        shell.print_line(
+            f"{directories:>16} Dir(s)  {chosen.number(files.space(directory)[1], 14)} bytes free"
+        )
     return 0
 
 
@@ -188,7 +198,8 @@ def _one(
     )
     if chosen.bare:
         for row in rows:
-            shell.print_line(row.path if chosen.deep else row.name)
+            shown = row.path if chosen.deep else row.name
+            shell.print_line(shown.lower() if chosen.lower else shown)
     elif rows:
         shell.print_line(f" Directory of {directory}\r\n")
         if len(directory.rstrip("\\")) > 2 and mask == "*":
@@ -198,7 +209,8 @@ def _one(
         for row in rows:
             shell.print_line(_entry(shell, row, chosen))
         shell.print_line(
-            f"{count:>16} File(s) {total:>14,} bytes" + ("\r\n" if chosen.deep else "")
+            f"{count:>16} File(s) {chosen.number(total, 14)} bytes"
+            + ("\r\n" if chosen.deep else "")
         )
     for inner in below:
         found = _one(shell, inner, mask, chosen)

@@ -13,6 +13,7 @@ from transom.userland.launch.server_table import program_for
 from transom.userland.process import Command, Process
 from transom.userland.subprogram import command_from_program
 from transom.userland.windows.help_texts import help_text
+from transom.userland.windows.switches import refused_switch
 
 _SYSTEM = (
     "c:\\windows\\system32",
@@ -64,18 +65,18 @@ def find_windows_command(
     ):
         raise FileNotFoundError(name)
     command = node_command(stem, found) if node_command is not None else None
+    of_busybox = command is None and ntpath.dirname(found).lower() == _TOOLS
     if command is None:
         command = (
-            table.find_busybox_tool(stem)
-            if ntpath.dirname(found).lower() == _TOOLS
-            else table.find_windows_tool(context, stem)
+            table.find_busybox_tool(stem) if of_busybox else table.find_windows_tool(context, stem)
         )
     if command is None:
         raise FileNotFoundError(name)
-    return _with_help(stem, command)
+    return command if of_busybox else _with_switches(stem, command)
 
 
-def _with_help(name: str, command: Command) -> Command:
+def _with_switches(name: str, command: Command) -> Command:
+    """Answers /?, and refuses switches that the command does not perform."""
     shown = help_text(name)
     if shown is None:
         return command
@@ -84,6 +85,10 @@ def _with_help(name: str, command: Command) -> Command:
         if process.argv[1:] == ["/?"]:
             process.write(shown)
             return 0
+        refused = refused_switch(name, process.argv[1:])
+        if refused is not None:
+            process.complain(refused[0])
+            return refused[1]
         result = command(process)
         return result if isinstance(result, int) else int(await result)
 

@@ -1,181 +1,20 @@
-"""xcopy, robocopy, fc, comp, tree and certutil: directory trees and file contents."""
+"""fc, comp, tree and certutil: directory trees and file contents."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import ntpath
-import time
-from fnmatch import fnmatchcase
 from typing import Final
 
-from transom.machines.styles import windows_error_code
 from transom.userland.process import Command, Process
-from transom.userland.windows import certificate_tool, texts
+from transom.userland.windows import certificate_tool
 
 _CHUNK: Final = 1 << 20
-_RULE: Final = "-" * 79
 
 
 def _words(process: Process) -> tuple[set[str], list[str]]:
     switches = {word.lower() for word in process.argv[1:] if word.startswith(("/", "-"))}
     return switches, [word for word in process.argv[1:] if not word.startswith(("/", "-"))]
-
-
-async def xcopy(process: Process) -> int:
-    switches, operands = _words(process)
-    files = process.files
-    if not operands:
-        process.complain("Invalid number of parameters\r\n0 File(s) copied")
-        return 4
-    source = operands[0].rstrip("\\") if len(operands[0]) > 3 else operands[0]
-    target = operands[1] if len(operands) > 1 else "."
-    directory, mask = (
-        (source, "*") if files.is_directory(source) else ntpath.split(files.absolute(source))
-    )
-    mask = "*" if mask == "*.*" else mask.lower()
-    into = (
-        files.is_directory(target)
-        or target.endswith("\\")
-        or "/i" in switches
-        or "*" in mask
-        or files.is_directory(source)
-    )
-    deep = bool(switches & {"/s", "/e"})
-    copied = 0
-    try:
-        names = (
-            [path for path, state in files.walk(directory) if state.kind == "file"]
-            if deep
-            else [
-                files.join(directory, name)
-                for name in files.listdir(directory)
-                if not files.is_directory(files.join(directory, name))
-            ]
-        )
-        for path in names:
-            await process.breathe()
-            if not fnmatchcase(files.base(path).lower(), mask):
-                continue
-            inner = path[len(directory) :].lstrip("\\")
-            place = files.join(target.rstrip("\\"), inner) if into else target
-            files.mkdir(files.parent(files.absolute(place)), parents=True)
-            files.write(place, files.read(path))
-            if "/q" not in switches:
-                shown = path if not ntpath.isabs(operands[0]) else files.absolute(path)
-                process.print_line(shown)
-            copied += 1
-        if "/e" in switches:
-            for path, state in list(files.walk(directory)):
-                if state.kind == "directory":
-                    files.mkdir(
-                        files.join(target.rstrip("\\"), path[len(directory) :].lstrip("\\")),
-                        parents=True,
-                    )
-    except FileNotFoundError:
-        copied = 0
-    except OSError as error:
-        process.complain(texts.windows_message(error))
-        return 4
-    if not copied and not deep:
-        process.complain(f"File not found - {files.base(source)}")
-        process.print_line("0 File(s) copied")
-        return 4
-    process.print_line(f"{copied} File(s) copied")
-    return 0
-
-
-def _silent(_line: str) -> None:
-    """/njh and /njs: no heading, no summary."""
-
-
-async def robocopy(process: Process) -> int:
-    """Exit codes: 1 files were copied, 2 there are extra files, 8 some copies failed, 16 it could
-    not start.
-    """
-    switches, operands = _words(process)
-    files = process.files
-    if len(operands) < 2:
-        process.complain("ERROR : Invalid Parameter")
-        return 16
-    source, target, masks = (
-        operands[0].rstrip("\\"),
-        operands[1].rstrip("\\"),
-        [m.lower() for m in operands[2:]] or ["*"],
-    )
-    masks = ["*" if mask == "*.*" else mask for mask in masks]
-    now = time.strftime("%A, %B %-d, %Y %-I:%M:%S %p", time.gmtime(process.context.clock.time()))
-    log = process.print_line if "/njh" not in switches else _silent
-    log(
-        (
-            f"\r\n{_RULE}\r\n   ROBOCOPY     ::     Robust File Copy for "
-            f"Windows\r\n{_RULE}\r\n\r\n  Started : {now}"
-        ),
-    )
-    log(
-        f"   Source : {files.absolute(source)}\\\r\n     Dest : {files.absolute(target)}\\\r\n",
-    )
-    if not files.is_directory(source):
-        stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(process.context.clock.time()))
-        process.complain(
-            f"{stamp} ERROR 2 (0x00000002) Accessing Source Directory "
-            f"{files.absolute(source)}\\\r\n"
-            "The system cannot find the file specified."
-        )
-        return 16
-    deep, mirror = bool(switches & {"/s", "/e", "/mir"}), bool(switches & {"/mir", "/purge"})
-    copied = skipped = size = extras = directories = failed = 0
-    for path, state in list(files.walk(source)):
-        await process.breathe()
-        inner = path[len(source) :].lstrip("\\")
-        if (not deep and "\\" in inner) or (not deep and state.kind == "directory" and inner):
-            continue
-        place = files.join(target, inner) if inner else target
-        if state.kind == "directory":
-            directories += 1
-            files.mkdir(place, parents=True)
-            continue
-        if not any(fnmatchcase(files.base(path).lower(), mask) for mask in masks):
-            continue
-        try:
-            data = files.read(path)
-            if files.exists(place) and files.read(place) == data:
-                skipped += 1
-                continue
-            files.write(place, data)
-        except OSError as error:
-            failed += 1
-            process.complain(
-                f"ERROR {windows_error_code(error, 5)} Copying File "
-                f"{path}\r\n{texts.windows_message(error)}"
-            )
-            continue
-        copied, size = copied + 1, size + len(data)
-        if "/nfl" not in switches:
-            kind = "" if "/nc" in switches else "    New File  "
-            length = "" if "/ns" in switches else f"{len(data):>8}"
-            process.print_line(f"\t{kind}\t\t{length}\t{files.base(path)}")
-    for path, state in list(files.walk(target)):
-        inner = path[len(target) :].lstrip("\\")
-        if inner and not files.exists(files.join(source, inner)) and files.exists(path):
-            extras += 1
-            if mirror:
-                process.print_line(
-                    f"\t  *EXTRA {'Dir' if state.kind == 'directory' else 'File'} \t\t\t{path}",
-                )
-                files.remove(path, recursive=True)
-    total = copied + skipped + failed
-    summary = process.print_line if "/njs" not in switches else _silent
-    summary(
-        (
-            f"\r\n{'-' * 78}\r\n\r\n               Total    Copied   Skipped  Mismatch    FAILED "
-            "   Extras"
-        ),
-    )
-    summary(f"    Dirs : {directories:>9} {directories:>9} {0:>9} {0:>9} {0:>9} {0:>9}")
-    summary(f"   Files : {total:>9} {copied:>9} {skipped:>9} {0:>9} {failed:>9} {extras:>9}")
-    summary(f"   Bytes : {size:>9} {size:>9} {0:>9} {0:>9} {0:>9} {0:>9}\r\n")
-    return (1 if copied else 0) | (2 if extras else 0) | (8 if failed else 0)
 
 
 def fc(process: Process) -> int:
@@ -353,7 +192,5 @@ COMMANDS: dict[str, Command] = {
     "certutil": certutil,
     "comp": comp,
     "fc": fc,
-    "robocopy": robocopy,
     "tree": windows_tree,
-    "xcopy": xcopy,
 }

@@ -25,28 +25,30 @@ HELP: Final = {
     "del": HelpText("Deletes files.", "[/P] [/F] [/S] [/Q] [/A:attributes] names"),
     "dir": HelpText(
         "Lists files and directories.",
-        "[path] [/A:attributes] [/B] [/O:order] [/Q] [/S] [/T:field] [/X]",
+        "[path] [/A:attributes] [/B] [/-C] [/L] [/O:order] [/Q] [/S] [/T:W] [/X]",
     ),
     "echo": HelpText("Shows a message, or turns echoing on or off.", "[ON | OFF | message]"),
     "exit": HelpText("Ends cmd.exe or the current batch file.", "[/B] [code]"),
     "find": HelpText("Searches for text in files.", '[/V] [/C] [/N] [/I] "string" [path ...]'),
     "findstr": HelpText(
         "Searches for strings or regular expressions in files.",
-        "[/B] [/E] [/L] [/R] [/S] [/I] [/X] [/V] [/N] [/M] [/C:string] [/G:file] [/D:dirs] "
+        "[/B] [/E] [/L] [/R] [/S] [/I] [/X] [/V] [/N] [/M] [/P] [/C:string] [/G:file] [/D:dirs] "
         "strings [path ...]",
     ),
     "for": HelpText("Runs a command for each item of a set.", "%variable IN (set) DO command"),
     "goto": HelpText("Continues at a label of a batch file.", "label"),
     "if": HelpText("Runs a command under a condition.", "[NOT] condition command [ELSE command]"),
     "ipconfig": HelpText(
-        "Shows the network configuration.", "[/all | /flushdns | /displaydns | /renew | /release]"
+        "Shows the network configuration.",
+        "[/allcompartments] [/all | /flushdns | /displaydns | /registerdns | /renew | /release]",
     ),
     "md": HelpText("Creates a directory.", "[drive:]path"),
     "mklink": HelpText("Creates a link.", "[/D | /H | /J] link target"),
     "more": HelpText("Shows text.", "[path]"),
     "move": HelpText("Moves or renames files.", "[/Y | /-Y] source destination"),
     "netstat": HelpText(
-        "Shows connections and listening ports.", "[-a] [-b] [-e] [-n] [-o] [-r] [-s]"
+        "Shows connections and listening ports.",
+        "[-a] [-b] [-e] [-f] [-n] [-o] [-p protocol] [-q] [-r] [-s]",
     ),
     "path": HelpText("Shows or sets the search path.", "[path[;...]]"),
     "pause": HelpText("Waits for a key.", ""),
@@ -61,7 +63,10 @@ HELP: Final = {
     "rem": HelpText("A comment.", "[text]"),
     "ren": HelpText("Renames files.", "path name"),
     "robocopy": HelpText(
-        "Copies directories robustly.", "source destination [file ...] [/S] [/E] [/MIR] [/MOVE]"
+        "Copies directories robustly.",
+        "source destination [file ...] [/S] [/E] [/PURGE] [/MIR] [/MOV] [/MOVE] [/L] "
+        "[/XF file ...] [/XD dir ...] [/XO] [/R:n] [/W:n] [/MT[:n]] [/Z] [/LOG:file] "
+        "[/NJH] [/NJS] [/NFL] [/NDL] [/NC] [/NS] [/NP]",
     ),
     "route": HelpText("Shows and changes routes.", "[-p] [-4|-6] print | add | change | delete"),
     "schtasks": HelpText(
@@ -75,15 +80,17 @@ HELP: Final = {
     "shutdown": HelpText(
         "Shuts the machine down.", "[/r | /s | /a | /p] [/t seconds] [/f] [/c comment]"
     ),
-    "sort": HelpText("Sorts lines.", "[/R] [path]"),
+    "sort": HelpText("Sorts lines.", "[/R] [/+n] [path] [/O path]"),
     "start": HelpText(
         "Starts a program in its own window.", '["title"] [/D path] [/B] [/WAIT] program'
     ),
     "systeminfo": HelpText("Shows the configuration of the machine.", "[/FO TABLE|LIST|CSV] [/NH]"),
     "takeown": HelpText("Takes ownership of files.", "/F path [/A] [/R [/D Y|N]]"),
-    "taskkill": HelpText("Ends processes.", "[/F] [/T] /PID number | /IM name | /FI filter"),
+    "taskkill": HelpText(
+        "Ends processes.", "[/S system] [/F] [/T] [/FI filter] /PID number | /IM name"
+    ),
     "tasklist": HelpText(
-        "Lists processes.", "[/SVC | /V | /M [module]] [/FO format] [/NH] [/FI filter]"
+        "Lists processes.", "[/S system] [/SVC | /V | /M [module]] [/FO format] [/NH] [/FI filter]"
     ),
     "time": HelpText("Shows or sets the time.", "[/T | time]"),
     "timeout": HelpText("Waits.", "/T seconds [/NOBREAK]"),
@@ -92,12 +99,16 @@ HELP: Final = {
     "type": HelpText("Shows text files.", "path ..."),
     "ver": HelpText("Shows the version of Windows.", ""),
     "vol": HelpText("Shows the label and serial number of a drive.", "[drive:]"),
-    "where": HelpText("Finds files in the search path.", "[/R directory] pattern ..."),
+    "where": HelpText(
+        "Finds files in the search path.", "[/R directory] [/Q] [/F] [/T] pattern ..."
+    ),
     "whoami": HelpText(
         "Shows the current user.", "[/USER | /GROUPS | /PRIV | /ALL] [/FO format] [/NH]"
     ),
     "xcopy": HelpText(
-        "Copies files and directories.", "source [destination] [/S] [/E] [/D] [/I] [/Y] [/H] [/R]"
+        "Copies files and directories.",
+        "source [destination] [/S] [/E] [/T] [/D[:m-d-y]] [/U] [/EXCLUDE:file] [/I] [/L] [/F] "
+        "[/Q] [/C] [/H] [/R] [/K] [/V] [/Z] [/J] [/Y]",
     ),
 }
 _SAME: Final = {"chdir": "cd", "mkdir": "md", "rmdir": "rd", "erase": "del", "rename": "ren"}

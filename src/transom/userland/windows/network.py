@@ -121,14 +121,38 @@ def _rows(process: Process, name: str, values: Sequence[str]) -> None:
             process.print_line(" " * 39 + value)
 
 
+_IPCONFIG_ACTIONS: Final = (
+    *("/displaydns", "/flushdns", "/registerdns"),
+    *("/release", "/renew", "/release6", "/renew6"),
+)
+
+
 def ipconfig(process: Process) -> int:
     arguments = [argument.lower().replace("-", "/") for argument in process.argv[1:]]
     everything = "/all" in arguments
+    unknown = next((a for a in arguments if a not in ("/all", "/allcompartments")), "")
+    if unknown and (len(arguments) > 1 or unknown not in _IPCONFIG_ACTIONS):
+        process.print_line("\r\nError: unrecognized or incomplete command line.\r\n\r\nUSAGE:")
+        process.print_line(
+            "    ipconfig [/allcompartments] [/? | /all | /renew | /release | /flushdns |"
+        )
+        process.print_line("                                 /displaydns | /registerdns]")
+        return 1
     if arguments and arguments[0] == "/displaydns":
         process.print_line("\r\nWindows IP Configuration\r\n")
         process.print_line("Could not display the DNS Resolver Cache.")
         return 1
-    if arguments and arguments[0] in ("/flushdns", "/registerdns"):
+    if arguments and arguments[0] == "/registerdns":
+        if not process.context.windows.account.administrator:
+            process.print_line("The requested operation requires elevation.")
+            return 1
+        process.print_line(
+            "\r\nWindows IP Configuration\r\n\r\n"
+            "Registration of the DNS resource records for all adapters of this computer has been "
+            "initiated. Any errors will be reported in the Event Viewer in 15 minutes.",
+        )
+        return 0
+    if arguments and arguments[0] == "/flushdns":
         process.print_line(
             "\r\nWindows IP Configuration\r\n\r\nSuccessfully flushed the DNS Resolver Cache.",
         )
@@ -140,19 +164,16 @@ def ipconfig(process: Process) -> int:
             "this operation.",
         )
         return 1
-    unknown = next((a for a in arguments if a not in ("/all", "/allcompartments")), "")
-    if unknown:
-        process.print_line("\r\nError: unrecognized or incomplete command line.\r\n\r\nUSAGE:")
-        process.print_line(
-            "    ipconfig [/allcompartments] [/? | /all | /renew | /release | /flushdns |"
-        )
-        process.print_line("                                 /displaydns | /registerdns]")
-        return 1
     view = process.context.windows.network
     suffixes = view.dns.searches[:1]  # Windows shows one, however many are configured
     process.print_line()
     process.print_line("Windows IP Configuration")
     process.print_line()
+    if "/allcompartments" in arguments:
+        rule = "=" * 78
+        process.print_line(
+            f"\r\n{rule}\r\nNetwork Information for Compartment 1 (ACTIVE)\r\n{rule}"
+        )
     if everything:
         adapter_row(process, "Host Name", process.context.network.hostname)
         adapter_row(process, "Primary Dns Suffix", "")
@@ -204,9 +225,10 @@ def _show_interface(
 
 _NETSTAT_USAGE: Final = (
     "\r\nDisplays protocol statistics and current TCP/IP network connections.\r\n\r\n"
-    "NETSTAT [-a] [-b] [-e] [-f] [-n] [-o] [-p proto] [-q] [-r] [-s] [-t] [-x] [-y] [interval]"
+    "NETSTAT [-a] [-b] [-e] [-f] [-n] [-o] [-p proto] [-q] [-r] [-s]"
 )
-_PROTOCOLS: Final = ("tcp", "udp")
+_PROTOCOLS: Final = ("tcp", "tcpv6", "udp", "udpv6")
+_NETSTAT_SWITCHES: Final = frozenset("abefnopqrs")  # -t, -x and -y are refused
 
 
 def netstat(process: Process) -> int:
@@ -215,12 +237,15 @@ def netstat(process: Process) -> int:
     words = iter(process.argv[1:])
     for word in words:
         letters = word[1:].lower()
-        if word[:1] not in "-/" or not letters or set(letters) - set("abefnopqrstxy"):
+        if word[:1] not in "-/" or not letters or set(letters) - _NETSTAT_SWITCHES:
             process.print_line(_NETSTAT_USAGE)
             return 1
         switches |= set(letters)
         if "p" in letters:
-            protocols = [name for name in (next(words, "").lower(),) if name in _PROTOCOLS]
+            protocols = [next(words, "").lower()]
+            if protocols[0] not in _PROTOCOLS:
+                process.print_line(_NETSTAT_USAGE)
+                return 1
     if "r" in switches:
         return routes.print_routes(process, ())
     if switches & set("es"):
@@ -230,7 +255,8 @@ def netstat(process: Process) -> int:
     process.print_line("  Proto  Local Address          Foreign Address        State" + owner)
     names = {entry.pid: image_name(entry) for entry in process.context.processes.list()}
     for one in sorted(process.context.network.sockets()):
-        if one.protocol not in protocols or not (one.peer or switches & set("aq")):
+        version = "v6" if ":" in one.address else ""
+        if one.protocol + version not in protocols or not (one.peer or switches & set("aq")):
             continue
         remote, state = _remote_end(one)
         row = f"  {one.protocol.upper():<6} {endpoint_text(one):<22} {remote:<22} {state:<15}"

@@ -23,6 +23,7 @@ from transom.userland.network_view import (
 from transom.userland.process import Command, Process
 from transom.userland.windows import firewall
 from transom.userland.windows.adapter_state import set_adapter_mtu, set_adapter_state
+from transom.userland.windows.port_proxy import is_port_proxy_context, run_portproxy
 
 _LINE: Final = "=" * 75
 _PROBES: Final = 3
@@ -297,6 +298,8 @@ async def tracert(process: Process) -> int:
 
 def netsh(process: Process) -> int:
     words = [word.lower() for word in process.argv[1:]]
+    if len(words) > 1 and is_port_proxy_context(*words[:2]):
+        return run_portproxy(process, process.argv[3:])
     text = " ".join(words)
     for names, command in _NETSH:
         if any(text.startswith(name) for name in names):

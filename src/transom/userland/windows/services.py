@@ -14,7 +14,10 @@ _USAGE_ERROR: Final = 1639
 _TYPES: Final = ("service", "driver", "all", "own", "share", "interact", "userservice")
 _FILTERS: Final = ("type=", "state=", "bufsize=", "ri=", "group=")
 _CHANGES: Final = frozenset(
-    ("create", "delete", "config", "description", "failure", "start", "stop", "pause", "continue")
+    (
+        *("create", "delete", "config", "description", "failure"),
+        *("start", "stop", "pause", "continue", "control"),
+    )
 )
 _STARTS: Final[dict[str, services.Start]] = {
     "auto": "auto",
@@ -49,6 +52,11 @@ _USAGE: Final = {
         "<option1> <option2>...",
     ),
     "failure": ("Changes the actions upon failure.", "<option1> <option2>..."),
+    "control": (
+        "Sends a CONTROL code to a service.",
+        "<value>\r\n        paramchange|netbindadd|netbindremove|netbindenable|netbinddisable|"
+        "<user defined control (128 to 255)>",
+    ),
 }
 _VERBS: Final = (
     "query, queryex, start, stop, create, delete, config, qc, description, qdescription, failure,\r\n"
@@ -61,6 +69,8 @@ _HELP: Final = (
     "        communicating with the Service Control Manager and services.\r\nUSAGE:\r\n"
     f"        sc <server> [command] [service name] <option1> <option2>...\r\n\r\n        {_VERBS}"
 )
+_NETWORK_CONTROLS: Final = ("netbindadd", "netbindremove", "netbindenable", "netbinddisable")
+_USER_CONTROLS: Final = range(128, 256)
 _TAKES: Final = "STOPPABLE, NOT_PAUSABLE, ACCEPTS_SHUTDOWN"
 _NEW_SERVICE: Final = (
     "D:(A;;CCLCSWRPWPDTLOCRRC;;;SY)(A;;CCDCLCSWRPWPDTLOCRSDRCWDWO;;;BA)(A;;CCLCSWLOCRRC;;;IU)"
@@ -268,6 +278,19 @@ def _interrogate(process: Process, name: str, _words: Sequence[str]) -> str:
     return service_status(service, extended=False)
 
 
+def _control(process: Process, name: str, words: Sequence[str]) -> str:
+    """Services accept no other controls of the list, and none that users define."""
+    service = manager(process).get(name)
+    control = words[0].lower() if len(words) == 1 else ""
+    if control == "paramchange":
+        return service_status(manager(process).reload(name), extended=False)
+    defined_by_user = control.isdigit() and int(control) in _USER_CONTROLS
+    if control not in _NETWORK_CONTROLS and not defined_by_user:
+        raise _Misused
+    stopped = service.state == "STOPPED"
+    raise ServiceError(services.NOT_STARTED if stopped else services.NOT_VALID)
+
+
 def _pause(process: Process, name: str, _words: Sequence[str]) -> str:
     """No service can be paused."""
     service = manager(process).get(name)
@@ -378,7 +401,7 @@ _SC: Final[Mapping[str, tuple[_Verb, tuple[str, str]]]] = {
     "getdisplayname": (_display_name, ("GetServiceDisplayName", "GetServiceDisplayName")),
     "getkeyname": (_key_name, ("GetServiceKeyName", "GetServiceKeyName")),
     "interrogate": (_interrogate, ("OpenService", "ControlService")),
-    "control": (_interrogate, ("OpenService", "ControlService")),
+    "control": (_control, ("OpenService", "ControlService")),
     "pause": (_pause, ("OpenService", "ControlService")),
     "continue": (_pause, ("OpenService", "ControlService")),
     "sdshow": (_descriptor, ("OpenService", "QueryServiceObjectSecurity")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ntpath
 import re
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from transom.userland.limits import MAX_LINES, check_size
 from transom.userland.preemption import check_slice, sort_in_slices
@@ -66,6 +66,15 @@ def _expand(process: Process, pattern: str, deep: bool) -> list[str]:
     return out
 
 
+_PRINTABLE: Final = bytes({*b"\t\n\r\f\x1a", *range(32, 127), *range(128, 256)})
+_LETTERS: Final = "belrsixvnmp"  # the switches of findstr that have no value
+_NOT_PERFORMED: Final = ("/o", "/f:", "/a:")  # with /offline
+
+
+class _BadCommandLineError(Exception):
+    """findstr does not perform it."""
+
+
 class _FindOptions(NamedTuple):
     switches: set[str]
     patterns: list[str]
@@ -89,6 +98,11 @@ def _find_options(process: Process) -> _FindOptions:
         elif lower.startswith("/d:"):
             folders = argument[3:].strip('"').split(";")
         elif argument.startswith("/"):
+            if lower.startswith(_NOT_PERFORMED):
+                raise _BadCommandLineError
+            for letter in lower[1:]:
+                if letter not in _LETTERS:
+                    process.complain(f"FINDSTR: /{letter} ignored")
             switches.update(lower[1:])
         elif not patterns:
             patterns = argument.split()
@@ -116,8 +130,20 @@ def _find_expression(options: _FindOptions) -> Pattern:
         return compile_pattern(literal, ignore_case="i" in switches)
 
 
+def _is_printable(process: Process, path: str) -> bool:
+    try:
+        data = process.files.read(path)
+    except OSError:
+        return True
+    return not data.translate(None, _PRINTABLE)
+
+
 async def findstr(process: Process) -> int:
-    options = _find_options(process)
+    try:
+        options = _find_options(process)
+    except _BadCommandLineError:
+        process.complain("FINDSTR: Bad command line")
+        return 2
     switches, asked = options.switches, options.paths
     if not options.patterns:
         process.complain("FINDSTR: Bad command line")
@@ -127,6 +153,10 @@ async def findstr(process: Process) -> int:
     if asked and not paths:
         process.complain(f"FINDSTR: Cannot open {asked[0]}")
         return 1
+    if "p" in switches:
+        paths = [path for path in paths if _is_printable(process, path)]
+        if asked and not paths:
+            return 1
     found = await _lines(process, paths)
     if found is None:
         return 1
@@ -184,12 +214,31 @@ async def windows_find(process: Process) -> int:
 
 
 async def windows_sort(process: Process) -> int:
-    operands = [argument for argument in process.argv[1:] if not argument.startswith("/")]
+    """/R reverses, /+n compares from the n-th character, /O names the file for the result."""
+    operands: list[str] = []
+    reverse, first, output = False, 1, ""
+    words = iter(process.argv[1:])
+    for word in words:
+        lower = word.lower()
+        if lower in ("/r", "/reverse"):
+            reverse = True
+        elif lower in ("/o", "/output"):
+            output = next(words, "")
+        elif lower.startswith("/+") and lower[2:].isdigit() and int(lower[2:]):
+            first = int(lower[2:])
+        elif word.startswith("/"):
+            process.complain("Invalid switch.")
+            return 1
+        else:
+            operands.append(word)
     found = await _lines(process, operands)
     if found is None:
         return 1
-    reverse = any(argument.lower() in ("/r", "/reverse") for argument in process.argv[1:])
-    for _, line in sort_in_slices(found, lambda row: row[1].lower(), reverse=reverse):
+    ordered = sort_in_slices(found, lambda row: row[1][first - 1 :].lower(), reverse=reverse)
+    if output:
+        process.files.write(output, "".join(f"{line}\r\n" for _, line in ordered).encode())
+        return 0
+    for _, line in ordered:
         process.write(line + "\r\n")
     return 0
 

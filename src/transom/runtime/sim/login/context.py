@@ -198,6 +198,12 @@ class LoginNetwork:
         return await self._core.node_namespace.echo(address, patience)
 
 
+async def resolve_on_machine(core: SimCore, files: FileTree, name: str) -> list[str]:
+    """The addresses of a name for a service of the machine. Raises socket.gaierror."""
+    table = ProcessIdTable(core.clock.time, windows=core.windows)
+    return await LoginNetwork(core, files, [], lambda: 0, table, None).resolve(name)
+
+
 def machine_network(core: SimCore, host: WindowsHost, hns: HostNetworkService) -> NetworkView:
     """The network of a Windows machine. `hns` must be up to date."""
     stacks = core.stacks

@@ -20,6 +20,7 @@ from transom.machines.windows import nssm
 from transom.machines.windows.features import CONTAINERS, has_feature
 from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
+from transom.machines.windows.port_proxy import PORT_PROXY_SERVICE
 from transom.machines.windows.services import (
     KEY,
     NOT_FOUND,
@@ -320,6 +321,8 @@ class WindowsMachine:
             if service is None:  # deleted by an administrator
                 continue
             service.stoppable = row.stoppable
+            if row.name == PORT_PROXY_SERVICE and self.engine is not None:
+                service.reload = self.engine.core.system_ports.reload_port_proxies
             if service.start == "auto" and service.state == "STOPPED":
                 self.services.adopt(service, self._resident(row))
 
