@@ -12,6 +12,7 @@ import pytest
 from tests.runtime.wine.standin.half import run
 
 import transom
+from transom.runtime.wine.template import STAND_INS
 
 SYSTEM = "drive_c/windows/system32"
 PATH = {"Path": r"C:\Windows\System32;C:\Tools"}
@@ -169,13 +170,23 @@ def test_other_programs_by_their_names(prefix: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("place", STAND_INS)
+def test_each_stand_in_of_the_template_has_a_command(prefix: Path, place: str) -> None:
+    name = place.rpartition("/")[2].removesuffix(".exe")
+    half = run(prefix, f"{name} /?", "C:\\" + place.replace("/", "\\"), given=[b""])
+    assert "is not known to the stand-in" not in half.error.decode()
+
+
 def test_nothing_but_the_standard_library_is_imported() -> None:
     """In a container there are no site-packages."""
     modules = (
         "transom.runtime.wine.standin.main",
         "transom.userland.powershell.main",
+        "transom.userland.windows.accounts",
         "transom.userland.windows.system",
+        "transom.userland.windows.task_tools",
         "transom.userland.windows.text",
+        "transom.userland.windows.wmic",
     )
     code = (
         f"import sys; sys.path.insert(0, {str(Path(transom.__file__).parents[1])!r}); import "
