@@ -80,8 +80,7 @@ class Kubelet:
         self.agent = NodeAgent(env)
         objects = ReferencedObjects(env.client, env.clock)
         drivers = CsiDriverRegistry()
-        volumes = VolumeManager(env, objects, drivers)
-        volumes.in_use_changed = self.agent.changed
+        volumes = VolumeManager(env, objects, drivers, self.agent.changed)
         self.agent.set_volumes_in_use(volumes.in_use)
         self._plugins = PluginManager(env, drivers)
         containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env)

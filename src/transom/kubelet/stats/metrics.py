@@ -7,8 +7,9 @@ samples.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from transom.kit.lazy import lazy_import
 from transom.kit.metric_table import MetricRow, MetricTable
 from transom.kit.prometheus import Family, Sample, render_metrics
 from transom.kubelet.base import KubeletContext
@@ -16,6 +17,11 @@ from transom.machinery.build_info import build_info
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.metrics import metric_rules
+
+if TYPE_CHECKING:
+    import resource
+else:
+    resource = lazy_import("resource")  # not on Windows
 
 _COUNTS: Final = (1, 2, 4, 8, 16)
 _MANAGER_EVENTS: Final = {"cpu": "pinning", "memory": "pinning", "topology": "admission"}
@@ -236,8 +242,6 @@ def _gauge(name: str, text: str, samples: list[Sample]) -> Family:
 
 
 def _process(started: float) -> list[Family]:
-    import resource
-
     use = resource.getrusage(resource.RUSAGE_SELF)
     return [
         _gauge(
