@@ -20,9 +20,11 @@ from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
     AdjustResources,
     ContainerConfigSource,
+    DynamicResources,
     Hooks,
     ImagePuller,
     Mirrors,
+    NoDynamicResources,
     OnProbe,
     PodAdmitHandler,
     PodSource,
@@ -64,6 +66,7 @@ class KubeletCore:
         prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
         adjust: AdjustResources = unadjusted,
+        claims: DynamicResources | None = None,
         on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
     ) -> None:
         self._env = env
@@ -80,10 +83,11 @@ class KubeletCore:
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
         self._allocation = AllocationManager(env, admission, adjust)
-        starter = ContainerStarter(env, images, builder, hooks, self._terminator)
+        claims = claims or NoDynamicResources()
+        starter = ContainerStarter(env, images, builder, hooks, self._terminator, claims)
         self._sync = PodSync(
             env,
-            PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation),
+            PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation, claims),
             self.pods,
             self.statuses,
             starter,

@@ -20,9 +20,15 @@ from transom.kubelet.actions import PodActions
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import link_log
 from transom.kubelet.event_texts import event_texts
-from transom.kubelet.failures import ContainerFailure
+from transom.kubelet.failures import ClaimFailure, ContainerFailure
 from transom.kubelet.labels import container_hash
-from transom.kubelet.parts import ContainerConfigSource, HookFailure, Hooks, ImagePuller
+from transom.kubelet.parts import (
+    ContainerConfigSource,
+    DynamicResources,
+    HookFailure,
+    Hooks,
+    ImagePuller,
+)
 from transom.kubelet.podstate import PodState, container_spec, format_pod, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.status import WaitingReason
@@ -55,12 +61,14 @@ class ContainerStarter:
         builder: ContainerConfigSource,
         hooks: Hooks,
         terminator: Terminator,
+        claims: DynamicResources,
     ) -> None:
         self._env = env
         self._images = images
         self._builder = builder
         self._hooks = hooks
         self._end = terminator
+        self._claims = claims
         self._features = env.config.pod_features
         self._texts = event_texts(env.config.release)
 
@@ -169,6 +177,16 @@ class ContainerStarter:
         sandbox_id = actions.sandbox_id
         config: SandboxConfig | None = None
         if actions.create_sandbox:
+            try:
+                await self._claims.prepare(pod)
+            except ClaimFailure as failure:
+                self._record_event(
+                    pod,
+                    WARNING,
+                    "FailedPrepareDynamicResources",
+                    f"Failed to prepare dynamic resources: {failure}",
+                )
+                return None
             try:
                 config = self._builder.sandbox_config(pod, actions.attempt)
                 self._env.host.files.mkdir(config.log_directory, 0o755)

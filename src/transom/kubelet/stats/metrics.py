@@ -18,6 +18,7 @@ from transom.machinery.releases import Release
 from transom.machinery.releases.metrics import metric_rules
 
 _COUNTS: Final = (1, 2, 4, 8, 16)
+_DRA_SECONDS: Final = tuple(0.1 * 400 ** (number / 14) for number in range(15))
 _MANAGER_EVENTS: Final = {"cpu": "pinning", "memory": "pinning", "topology": "admission"}
 
 
@@ -40,6 +41,21 @@ TABLE: Final[dict[str, MetricRow]] = {
     "kubelet_topology_manager_admission_errors_total": MetricRow(
         "counter",
         "The number of admission request failures where resources could not be aligned.",
+    ),
+    "dra_operations_duration_seconds": MetricRow(
+        "histogram",
+        "Latency histogram in seconds for the duration of handling all ResourceClaims referenced "
+        "by a pod when the pod starts or stops. Identified by the name of the operation "
+        "(PrepareResources or UnprepareResources) and separated by the success of the operation. "
+        "The number of failed operations is provided through the histogram's overall count.",
+        ("operation_name", "is_error"),
+        _DRA_SECONDS,
+    ),
+    "dra_grpc_operations_duration_seconds": MetricRow(
+        "histogram",
+        "Duration in seconds of the DRA gRPC operations",
+        ("driver_name", "method_name", "grpc_status_code"),
+        _DRA_SECONDS,
     ),
     "kubelet_containers_per_pod_count": MetricRow(
         "histogram", "The number of containers per pod.", (), _COUNTS
