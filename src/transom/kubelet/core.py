@@ -25,10 +25,12 @@ from transom.kubelet.parts import (
     ImagePuller,
     Mirrors,
     NoDynamicResources,
+    NoStartCounter,
     OnProbe,
     PodAdmitHandler,
     PodSource,
     Prober,
+    StartCounter,
     Volumes,
     unadjusted,
 )
@@ -67,6 +69,7 @@ class KubeletCore:
         sources: Mapping[str, PodSource] | None = None,
         adjust: AdjustResources = unadjusted,
         claims: DynamicResources | None = None,
+        counter: StartCounter | None = None,
         on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
     ) -> None:
         self._env = env
@@ -84,7 +87,9 @@ class KubeletCore:
         self._terminator = Terminator(env, hooks)
         self._allocation = AllocationManager(env, admission, adjust)
         claims = claims or NoDynamicResources()
-        starter = ContainerStarter(env, images, builder, hooks, self._terminator, claims)
+        starter = ContainerStarter(
+            env, images, builder, hooks, self._terminator, claims, counter or NoStartCounter()
+        )
         self._sync = PodSync(
             env,
             PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation, claims),

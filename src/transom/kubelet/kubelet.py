@@ -43,7 +43,7 @@ from transom.kubelet.server.server import KubeletServer, TlsContext
 from transom.kubelet.serving_certificate import ServingCertificateManager
 from transom.kubelet.static_pods import ApiMirrors, ManifestFolder, StaticPods
 from transom.kubelet.stats.counting import count_runtime_operations
-from transom.kubelet.stats.metrics import KubeletMetrics, ResourceManagerMetrics
+from transom.kubelet.stats.metrics import KubeletMetrics, ResourceManagerMetrics, StartMetrics
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
 
@@ -132,6 +132,7 @@ class Kubelet:
             ),
             adjust=self._containers.adjust,
             claims=self._claims,
+            counter=StartMetrics(metrics, env.config.release),
             mirrors=ApiMirrors(env),
             prober=self._make_prober,
             sources={"file": source} if source is not None else {},

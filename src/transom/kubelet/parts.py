@@ -108,6 +108,22 @@ class Volumes(Protocol):
         """
 
 
+class StartCounter(Protocol):
+    """Counts attempts to start pods and containers, and those that fail."""
+
+    def pod(self, *, failed: bool = False) -> None: ...
+    def container(self, kind: str, *, host_process: bool, code: str = "") -> None:
+        """`kind`: container, init_container or ephemeral_container. `code`: why it failed."""
+
+
+class NoStartCounter:
+    def pod(self, *, failed: bool = False) -> None:
+        return
+
+    def container(self, kind: str, *, host_process: bool, code: str = "") -> None:
+        return
+
+
 class DynamicResources(Protocol):
     """The devices of resource claims."""
 
