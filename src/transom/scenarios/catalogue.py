@@ -121,7 +121,9 @@ def _daemon_set(node: ScenarioNode) -> list[Object]:
                     "metadata": {"labels": {"app": "agent"}},
                     "spec": {
                         "tolerations": _ANY,
-                        "containers": [{"name": "agent", "image": "busybox:1.33"}],
+                        "containers": [
+                            {"name": "agent", "image": "busybox:1.33", "command": ["sleep", "1d"]}
+                        ],
                     },
                 },
             },
