@@ -22,6 +22,7 @@ from transom.runtime.sim.login.runtime_client import (
     print_log,
 )
 from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.userland.windows.unsupported_programs import unsupported_message
 
 _DOCKER_DOWN: Final = (
     "error during connect: Get http://%2F%2F.%2Fpipe%2Fdocker_engine/v1.40/{}: open //./pipe/docker_engine: The system cannot "
@@ -437,6 +438,48 @@ _DOCKER: Final[dict[str, Callable[[RuntimeClient, Sequence[str]], Any]]] = {
     "volume": docker_state.docker_volume,
     "system": docker_state.docker_system,
 }
+_NOT_SUPPORTED: Final = (
+    "attach",
+    "build",
+    "builder",
+    "commit",
+    "config",
+    "context",
+    "cp",
+    "create",
+    "diff",
+    "engine",
+    "events",
+    "export",
+    "history",
+    "import",
+    "load",
+    "login",
+    "logout",
+    "manifest",
+    "node",
+    "pause",
+    "plugin",
+    "port",
+    "pull",
+    "push",
+    "rename",
+    "restart",
+    "run",
+    "save",
+    "search",
+    "secret",
+    "service",
+    "stack",
+    "start",
+    "swarm",
+    "tag",
+    "trust",
+    "unpause",
+    "update",
+    "wait",
+)
+"""Commands of docker that are not simulated."""
 
 
 async def docker(client: RuntimeClient) -> int:
@@ -447,6 +490,9 @@ async def docker(client: RuntimeClient) -> int:
             words[0].lower(), words[0]
         )
     command = _DOCKER.get(words[0].lower()) if words else None
+    if words and words[0].lower() in _NOT_SUPPORTED:
+        client.process.complain(unsupported_message(f"docker {words[0].lower()}"))
+        return 1
     if command is None:
         client.process.complain(
             f"docker: '{words[0] if words else ''}' is not a docker command.\nSee 'docker --help'"
