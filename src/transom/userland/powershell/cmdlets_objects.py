@@ -155,6 +155,16 @@ async def _select(call: CmdletCall) -> None:
             call.emit(value)
 
 
+def _descending(wanted: Any, usual: bool) -> bool:
+    """The direction of one sort key: a table may have its own."""
+    if isinstance(wanted, Hashtable):
+        if wanted.find("Descending") is not None:
+            return to_bool(wanted.find("Descending"))
+        if wanted.find("Ascending") is not None:
+            return not to_bool(wanted.find("Ascending"))
+    return usual
+
+
 async def _sort(call: CmdletCall) -> None:
     values = list(bounded(call.objects(), MAX_SORTED))
     wanted = to_items(call.get("Property"))
@@ -169,11 +179,14 @@ async def _sort(call: CmdletCall) -> None:
         ]
         keyed.append((keys or [value], value))
 
-    strict = call.has("CaseSensitive")
+    strict, falling = call.has("CaseSensitive"), call.has("Descending")
+    orders = [_descending(one, falling) for one in wanted] or [falling]
 
     def compare(left: tuple[list[Any], Any], right: tuple[list[Any], Any]) -> int:
         check_slice()
-        for a, b in zip(left[0], right[0], strict=True):
+        for (a, b), down in zip(zip(left[0], right[0], strict=True), orders, strict=True):
+            if down:
+                a, b = b, a
             if strict and isinstance(a, str) and isinstance(b, str) and a.lower() == b.lower():
                 if a != b:  # lower case comes first
                     return -1 if a.swapcase() < b.swapcase() else 1
@@ -184,7 +197,7 @@ async def _sort(call: CmdletCall) -> None:
                 return 1
         return 0
 
-    keyed.sort(key=cmp_to_key(compare), reverse=call.has("Descending"))
+    keyed.sort(key=cmp_to_key(compare))
     last: Any = None
     for keys, value in keyed:
         if call.has("Unique") and last is not None and to_bool(OPERATORS["-eq"](keys[0], last)):

@@ -284,14 +284,24 @@ def _docker_logs(client: RuntimeClient, words: Sequence[str]) -> int:
 
 
 def _docker_images(client: RuntimeClient, words: Sequence[str]) -> int:
-    rows = [("REPOSITORY", "TAG", "IMAGE ID", "SIZE")]
+    _, options = parse_flags(words, ("-f", "--filter", "--format"))
+    rows: list[dict[str, str]] = []
     for image in client.core.images.views():
+        number = image.id if "--no-trunc" in options else image.id.partition(":")[2][:_SHORT]
         for name in image.tags or ("<none>:<none>",):
             repository, _, tag = name.rpartition(":")
-            rows.append(
-                (repository, tag, image.id.partition(":")[2][:_SHORT], f"{image.size / 1e9:.3g}GB")
-            )
-    print_columns(client, rows)
+            size = f"{image.size / 1e9:.3g}GB"
+            rows.append({"Repository": repository, "Tag": tag, "ID": number, "Size": size})
+    if "-q" in options or "--quiet" in options:
+        for number in dict.fromkeys(row["ID"] for row in rows):
+            client.print_line(number)
+        return 0
+    shape = (options.get("--format") or [""])[-1]
+    for row in rows if shape else ():
+        client.print_line(_filled(shape.removeprefix("table ").replace("\\t", "\t"), row))
+    if not shape:
+        head = ("REPOSITORY", "TAG", "IMAGE ID", "SIZE")
+        print_columns(client, [head, *(tuple(row.values()) for row in rows)])
     return 0
 
 
