@@ -84,8 +84,12 @@ def stand_in_command(program: str) -> Command:
     if stem in ("powershell", "pwsh"):
         return powershell_main.run_powershell
 
-    commands = (
-        text.COMMANDS | system.COMMANDS | task_tools.COMMANDS | wmic.COMMANDS | accounts.COMMANDS
+    known: Command | None = next(
+        (
+            module.COMMANDS[stem]
+            for module in (text, system, task_tools, wmic, accounts)
+            if stem in module.COMMANDS
+        ),
+        None,
     )
-    known: Command | None = commands.get(stem)
     return known or (lambda process: process.fail("is not known to the stand-in.", _NOT_RECOGNIZED))
