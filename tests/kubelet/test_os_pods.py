@@ -108,6 +108,11 @@ def test_not_as_root(context: dict[str, Any], user: Image, message: str) -> None
 def test_the_user_of_a_container() -> None:
     nonroot = {"runAsNonRoot": True}
     assert linux(None, image(uid=1000), securityContext=nonroot).run_as_user == 1000
+    unknown = image()._replace(user_unknown=True)
+    assert linux(None, unknown, securityContext=nonroot).run_as_user == 65532
+    assert linux(None, unknown).run_as_user is None
+    with pytest.raises(ContainerFailure, match="breaks non-root policy"):
+        linux(None, unknown, securityContext={**nonroot, "runAsUser": 0})
     found = linux(
         {"securityContext": {"runAsUser": 7}},
         image(username="app"),

@@ -47,6 +47,30 @@ def test_fixtures_options_and_the_report_of_a_failure(pytester: pytest.Pytester)
     result.stdout.fnmatch_lines(["*- Transom -*", "Namespace test-*", "pod/web: Running on *"])
 
 
+FAILURES = """
+def test_waits(transom_cluster, transom_namespace):
+    transom_cluster.wait("pod/none", "condition=Ready", transom_namespace, timeout=0.2)
+
+def test_reads(transom_cluster):
+    transom_cluster.get("pod/none")
+
+def test_misspells(transom_cluster):
+    transom_cluster.list("podz")
+"""
+
+
+def test_the_report_of_a_failed_call_shows_the_line_of_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ntransom_linux = 0\ntransom_windows = 0\n")
+    pytester.makepyfile(FAILURES)
+    result = pytester.runpytest_subprocess("-p", "no:xdist")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines([">       transom_cluster.wait(*", "E *pod/none did not reach*"])
+    result.stdout.fnmatch_lines([">       transom_cluster.get(*", 'E *pods "none" not found*'])
+    result.stdout.fnmatch_lines([">       transom_cluster.list(*", 'E *resource type "podz"*'])
+    for module in ("cluster.py:*", "_base.py:*"):
+        result.stdout.no_fnmatch_line(f"*/{module}")
+
+
 def test_a_wrong_option_is_an_error_of_usage(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("--transom-windows", "many")

@@ -4,6 +4,7 @@ answers it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -47,9 +48,12 @@ class ScriptedJobs:
     def __init__(self) -> None:
         self.results: dict[Job, Any] = {Job.DOCTOR: []}
         self.ran: list[Job] = []
+        self.finish: asyncio.Event | None = None  # jobs end when it is set
 
     async def run(self, job: Job, *arguments: str) -> Any:
         self.ran.append(job)
+        if self.finish is not None:
+            await self.finish.wait()
         found = self.results[job]
         if isinstance(found, ApiError):
             raise found

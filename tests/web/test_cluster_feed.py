@@ -190,6 +190,10 @@ async def test_doctor_examines_a_large_cluster(browser: ContextFactory) -> None:
     async with browser(api) as page:
         task = asyncio.ensure_future(page.services.feed.follow(sink))
         page.jobs.results[Job.DOCTOR] = [{"what": "cannot be scheduled"}]
+        page.jobs.finish = asyncio.Event()
+        await _until(page.clock, lambda: "doctor" in sink.states)
+        assert sink.states["doctor"]["message"] == "doctor examines the cluster", "not: 0 pods"
+        page.jobs.finish.set()
         await _until(page.clock, lambda: sink.problems)
         assert len(sink.rows["pods"]) == 2100 and page.jobs.ran == [Job.DOCTOR]
         task.cancel()

@@ -61,6 +61,7 @@ _PERIOD, _MIN_QUOTA = 100_000, 1_000
 _OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
 _HUGE_PAGES: Final[Mapping[str, int]] = {"2MB": 0, "1GB": 0}
 _PAGE_NAMES: Final = {"2Mi": "2MB", "1Gi": "1GB"}
+_NON_ROOT: Final = 65532  # what images without root usually have
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
@@ -119,6 +120,8 @@ class LinuxPods:
         spec, of_pod = pod["spec"], pod_context(pod)
         groups = [] if of_pod.get("fsGroup") is None else [of_pod["fsGroup"]]
         user = context.get("runAsUser")
+        if user is None and image.user_unknown and context.get("runAsNonRoot"):
+            user = _NON_ROOT
         capabilities = context.get("capabilities") or {}
         unmasked = context.get("procMount") == "Unmasked"
         annotations = pod["metadata"].get("annotations") or {}

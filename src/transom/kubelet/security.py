@@ -118,6 +118,8 @@ def root_problem(context: Mapping[str, Any], image: Image) -> str:
     user = context.get("runAsUser")
     if user is not None:
         return "container's runAsUser breaks non-root policy" if user == 0 else ""
+    if image.user_unknown:
+        return ""
     if image.uid == 0 or (
         image.uid is None and not image.username
     ):  # an image without a user means root

@@ -206,6 +206,7 @@ class Image(NamedTuple):
     size: int
     uid: int | None = None  # a numeric user of the image
     username: str = ""
+    user_unknown: bool = False  # the runtime has no configuration of the image: any user will do
 
 
 class AuthConfig(NamedTuple):

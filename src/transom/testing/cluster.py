@@ -11,10 +11,13 @@ from typing import Any, Self, TypeVar
 
 from transom.client.http import HttpClient
 from transom.cluster.temporary import ClusterOptions
+from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.testing.async_cluster import AsyncCluster, AsyncNode, Manifest, Objects
-from transom.testing.waiting import Predicate
+from transom.testing.resource_names import UnknownResource
+from transom.testing.waiting import Predicate, WaitTimeout
 
+__tracebackhide__ = True  # pytest shows the line of the test instead of those of this module
 _T = TypeVar("_T")
 
 
@@ -29,7 +32,11 @@ class _LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        error = future.exception()
+        if isinstance(error, (WaitTimeout, UnknownResource, ApiError)):
+            raise error.with_traceback(None)  # its text says what the caller needs to know
+        return future.result()
 
     def close(self) -> None:
         self.run(self._loop.shutdown_default_executor())

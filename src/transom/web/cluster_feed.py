@@ -248,7 +248,9 @@ class ClusterFeed:
         while True:
             await self._wait_for_changes()
             pods = len(self._rows["pods"])
-            if self._problems is None or pods > _MANY_PODS:
+            if self._problems is None:  # the lists may still be incomplete
+                self._set_state("doctor", "doctor examines the cluster", 0)
+            elif pods > _MANY_PODS:
                 self._set_state("doctor", f"doctor examines the cluster ({pods} pods)", 0)
             started = self._clock.monotonic()
             try:

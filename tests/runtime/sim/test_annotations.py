@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.runtime.sim import rig
 
-from transom.runtime.api import LinuxContainer, LinuxResources, RuntimeFailure, SandboxConfig
+from transom.runtime.api import (
+    LinuxContainer,
+    LinuxResources,
+    PortMapping,
+    RuntimeFailure,
+    SandboxConfig,
+)
 from transom.runtime.sim.annotations import (
     NO_PLAN,
     SimulatedFailure,
@@ -12,6 +20,7 @@ from transom.runtime.sim.annotations import (
     make_container_plan,
     simulated_failure,
 )
+from transom.userland.start import start_program
 
 
 def test_a_containers_own_wishes_come_first() -> None:
@@ -127,3 +136,23 @@ async def test_pulls_starts_and_sandboxes_fail_as_often_as_wished() -> None:
     assert await r.container("ignore", wishes=rig.wishes(fail_start="1"), attempt=1)
     with pytest.raises(RuntimeFailure, match="Error response from daemon: gone"):
         await r.sandbox(annotations=rig.wishes(fail_sandbox="gone"))
+
+
+async def test_an_unknown_program_in_the_pod_of_a_job_ends() -> None:
+    r = rig.make(start=start_program)
+    job = await r.sandbox(labels={"job-name": "migrate"}, uid="job")
+
+    async def start(number: int, *command: str, sandbox: str = job, **fields: Any) -> str:
+        image = fields.pop("image", "example.com/shop")
+        found = await r.container(*command, image=image, sandbox=sandbox, attempt=number, **fields)
+        return str(found)
+
+    own = await start(0)
+    named = await start(1, "migrate", "--all")
+    server = await start(2, ports=(PortMapping(80, 0),))
+    sleeper = await start(3, "sleep", "60")
+    listed = await start(4, image="redis")
+    elsewhere = await start(5, sandbox=await r.sandbox(uid="other"))
+    await r.clock.run_for(5)
+    assert [(r.state(c).state, r.state(c).exit_code) for c in (own, named)] == [("exited", 0)] * 2
+    assert [r.state(c).state for c in (server, sleeper, listed, elsewhere)] == ["running"] * 4

@@ -16,6 +16,9 @@ from urllib.parse import urlencode, urlsplit
 
 from tests.conftest import Cluster
 
+LONG_NAME = (
+    "a-pod-whose-name-is-much-longer-than-what-a-column-of-a-table-has-room-for-on-a-small-screen"
+)
 EVIL = "<img src=x onerror=window.hacked=1>"
 OBJECTS = """
 apiVersion: v1
@@ -46,6 +49,18 @@ metadata: {name: big}
 spec:
   nodeSelector: {kubernetes.io/os: linux}
   containers: [{name: big, image: nginx, resources: {requests: {memory: 2Ti}}}]
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: a-namespace-whose-name-is-nearly-as-long-as-names-may-be}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a-pod-whose-name-is-much-longer-than-what-a-column-of-a-table-has-room-for-on-a-small-screen
+spec:
+  nodeSelector: {kubernetes.io/os: linux}
+  containers: [{name: c, image: registry.example.com/a/repository/with/a/very/long/path/nginx}]
 ---
 apiVersion: v1
 kind: Event

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Cluster
-from tests.web.pages.live import EVIL, chromium_path, running_console
+from tests.web.pages.live import EVIL, LONG_NAME, chromium_path, running_console
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [
@@ -171,7 +171,13 @@ def test_records_are_filtered_and_opened(tab: Any) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/trace?from=pod/default/tools&to=svc/default/web", "/trace/pairs", "/why", "/lint"],
+    [
+        "/trace?from=pod/default/tools&to=svc/default/web",
+        "/trace/pairs",
+        "/why",
+        "/lint",
+        "/objects/core/v1/pods",
+    ],
 )
 def test_pages_fit_a_phone(tab: Any, path: str) -> None:
     tab.set_viewport_size({"width": 390, "height": 800})
@@ -180,6 +186,21 @@ def test_pages_fit_a_phone(tab: Any, path: str) -> None:
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, "the page itself does not scroll sideways"
         assert all(field.is_visible() for field in tab.query_selector_all("main form input"))
+    finally:
+        tab.set_viewport_size({"width": 1280, "height": 860})
+
+
+def test_long_names_leave_room_for_the_rest(tab: Any) -> None:
+    tab.set_viewport_size({"width": 390, "height": 800})
+    try:
+        tab.goto("/trace/pairs")
+        tab.wait_for_selector(f"text={LONG_NAME} >> nth=0")
+        first_column = "document.querySelector('.heat tbody th').getBoundingClientRect().right"
+        assert tab.evaluate(first_column) < 220, "cells of the heat map are on the screen"
+        tab.goto(f"/objects/core/v1/pods/default/{LONG_NAME}")
+        image = tab.wait_for_selector("td > code")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        assert image.bounding_box()["width"] > 150, "an image name is not one letter wide"
     finally:
         tab.set_viewport_size({"width": 1280, "height": 860})
 

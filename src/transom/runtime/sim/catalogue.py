@@ -77,6 +77,7 @@ class CatalogueImage(NamedTuple):
     ports: tuple[int, ...]
     stop_signal: str
     shutdown_timeout: float  # Windows: WaitToKillServiceTimeout of its registry
+    unlisted: bool = False
 
 
 class ResolvedImage(NamedTuple):
@@ -105,10 +106,12 @@ class CatalogueEntry:
         "single",
         "specs",
         "tags",
+        "unlisted",
         "windows_builds",
     )
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    def __init__(self, fields: Mapping[str, Any], unlisted: bool = False) -> None:
+        self.unlisted = unlisted
         self.fields = {
             key: value for key, value in fields.items() if key not in ("linux-only", "windows-only")
         }
@@ -201,7 +204,8 @@ def _guess(reference: ImageReference) -> CatalogueEntry:
     program = reference.path.rpartition("/")[2]
     if not _WINDOWS_NAME.search(f"{reference.path}:{reference.tag}".lower()):
         return CatalogueEntry(
-            {"linux": ["amd64"], "manifest": "single", "entrypoint": [f"/{program}"]}
+            {"linux": ["amd64"], "manifest": "single", "entrypoint": [f"/{program}"]},
+            unlisted=True,
         )
     build = build_of_tag(reference.tag) or build_of_tag(program)
     fields: dict[str, Any] = {
@@ -210,7 +214,7 @@ def _guess(reference: ImageReference) -> CatalogueEntry:
     }
     if build:
         fields["manifest"] = "single"
-    return CatalogueEntry(fields)
+    return CatalogueEntry(fields, unlisted=True)
 
 
 def _spec(
@@ -255,6 +259,7 @@ def _make_spec(
         ports=tuple(int(p) for p in entry.get(os, "ports", ())),
         stop_signal=entry.get(os, "stop-signal", "SIGTERM"),
         shutdown_timeout=float(entry.get(os, "shutdown-timeout", 5.0)),
+        unlisted=entry.unlisted,
     )
 
 

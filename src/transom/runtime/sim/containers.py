@@ -45,10 +45,13 @@ if TYPE_CHECKING:
 
     from transom.machines.container_files import LayeredFiles
     from transom.runtime.sim import host_process
+    from transom.userland.servers import simple as simple_servers
 else:
     host_process = lazy_import("transom.runtime.sim.host_process")
+    simple_servers = lazy_import("transom.userland.servers.simple")
 
 _KILLED = 137
+_JOB_SECONDS = 1.0
 SHUT_DOWN = (
     0x40010004  # DBG_TERMINATE_PROCESS: for remaining processes when a Windows container shuts down
 )
@@ -188,6 +191,8 @@ def start_sim_container(core: SimCore, c: SimContainer) -> None:
             c.context.kill()
         finish_sim_container(core, c, early)
     else:
+        if plan.run_time is None and _does_one_job(c):
+            plan = plan._replace(run_time=_JOB_SECONDS)
         _follow(core, c, plan)
 
 
@@ -344,6 +349,15 @@ def _never_ran(core: SimCore, c: SimContainer, broken: StartFailureText) -> None
     c.finished = c.created if core.docker else core.host.time()
     c.changed()
     core.emit("died", c.sandbox, c.id)
+
+
+def _does_one_job(c: SimContainer) -> bool:
+    """Whether it is an unknown program in the pod of a Job. It is assumed to do its work and end: a
+    Job of a server would never complete.
+    """
+    if c.context is None or c.config.ports or "job-name" not in c.sandbox.config.labels:
+        return False
+    return isinstance(c.context.program, simple_servers.AssumedServer)
 
 
 def _follow(core: SimCore, c: SimContainer, plan: ContainerPlan) -> None:

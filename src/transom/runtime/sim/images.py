@@ -346,5 +346,6 @@ def _view(stored: _Stored, docker: bool) -> Image:
             spec.size,
             uid,
             "" if uid is not None else user,
+            user_unknown=spec.unlisted and spec.platform.os == "linux",
         )
     return view

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_function
 from transom.userland.api import Program, ProgramContext
-from transom.userland.launch.server_table import generic_server, image_program, program_for
+from transom.userland.launch.server_table import assumed_server, image_program, program_for
 from transom.userland.launch.shells import has_shell
 from transom.userland.posix.scripts import find_posix_command
 from transom.userland.posix.sh.parser import parse_shell
@@ -45,7 +45,7 @@ def start_linux_program(context: ProgramContext) -> Program:
         command = find_posix_command(context, argv[0], context.cwd, path, find_linux_command)
     except FileNotFoundError:
         if context.main and context.image.userland == "any" and not context.image.program:
-            return generic_server(context)  # an unknown image: assume that its program is a server
+            return assumed_server(context)  # an unknown image: assume that its program is a server
         raise
     return TaskProgram(context, command, find_linux_command)
 

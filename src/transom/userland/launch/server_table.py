@@ -44,7 +44,7 @@ else:  # few clusters have CSI drivers and agents in containers
     windows_kube_proxy = lazy_function("transom.userland.servers.node_agents", "windows_kube_proxy")
 
 Factory = Callable[[ProgramContext], Program]
-generic_server = simple.generic
+assumed_server = simple.assumed_server
 
 
 # By the names in the image catalogue.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_function
 from transom.userland.api import Program, ProgramContext
-from transom.userland.launch.server_table import generic_server, image_program, program_for
+from transom.userland.launch.server_table import assumed_server, image_program, program_for
 from transom.userland.process import FindCommand, TaskProgram
 from transom.userland.windows.idle import windows_idle_program
 
@@ -34,6 +34,6 @@ def start_windows_program(
         command = find_command(context, context.argv[0], context.cwd)
     except FileNotFoundError:
         if context.main and context.image.userland == "any" and not context.image.program:
-            return generic_server(context)  # an unknown image: assume that its program is a server
+            return assumed_server(context)  # an unknown image: assume that its program is a server
         raise
     return TaskProgram(context, command, find_command)

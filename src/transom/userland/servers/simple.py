@@ -54,9 +54,20 @@ def declared_ports(context: ProgramContext) -> Iterable[int]:
     return [int(port) for port in named.split(",")] if named else []
 
 
+class AssumedServer(ServerProgram):
+    """Stands for a program of which nothing is known."""
+
+
+def assumed_server(context: ProgramContext) -> Program:
+    return _generic(context, AssumedServer(context))
+
+
 def generic(context: ProgramContext) -> Program:
+    return _generic(context, ServerProgram(context))
+
+
+def _generic(context: ProgramContext, server: ServerProgram) -> Program:
     """Answers HTTP requests with 200 and echoes everything else, on each declared port."""
-    server = ServerProgram(context)
     body = context.image.options.get("body")
 
     def handle(request: ProgramHttpRequest) -> ProgramHttpResponse:

@@ -407,7 +407,7 @@ async def show_pairs(request: PageRequest) -> Answer:
     rows = [
         tag(
             "tr",
-            tag("th", _label(origin), scope="row", class_="fit"),
+            tag("th", tag("div", _label(origin)), scope="row"),
             [
                 _cell(origin, target, results[i * len(targets) + j])
                 for j, target in enumerate(targets)
@@ -415,7 +415,10 @@ async def show_pairs(request: PageRequest) -> Answer:
         )
         for i, origin in enumerate(origins)
     ]
-    heads = [tag("th", tag("span", _label(target)), scope="col") for target in targets]
+    heads = [
+        tag("th", tag("span", _label(target)), scope="col", title=_label(target))
+        for target in targets
+    ]
     head = tag("tr", tag("td", "from ↓ to →"), heads)
     return page_response(
         request,
