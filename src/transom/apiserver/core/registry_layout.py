@@ -18,6 +18,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery import conversion
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 from transom.machinery.served_since import ALL_SINCE, kinds_of
 
 if TYPE_CHECKING:
@@ -53,10 +54,12 @@ def _place(kind: Kind) -> str:
 
 
 class RegistryLayout:
-    """Implements `store.etcd.store.EtcdLayout` for the buckets of the API server."""
+    """Implements `store.etcd.store.EtcdLayout` for the buckets of an API server of the release: its
+    built-in kinds have keys without their group.
+    """
 
-    def __init__(self) -> None:
-        self._kinds = {_bucket(kind): kind for kind in kinds_of(ALL_SINCE) if kind.stored}
+    def __init__(self, release: Release = ALL_SINCE) -> None:
+        self._kinds = {_bucket(kind): kind for kind in kinds_of(release) if kind.stored}
         self._places = {bucket: _place(kind) for bucket, kind in self._kinds.items()}
         self._places[MASTER_LEASES] = MASTER_LEASES
         self._buckets = {place: bucket for bucket, place in self._places.items()}
@@ -69,7 +72,7 @@ class RegistryLayout:
             place = f"{group}/{plural}"
         return f"{place}/{rest}"
 
-    def from_path(self, path: str) -> str | None:
+    def from_path(self, path: str, former: bool = False) -> str | None:
         first, _, rest = path.partition("/")
         second, _, after = rest.partition("/")
         bucket = self._buckets.get(f"{first}/{second}")
@@ -79,7 +82,11 @@ class RegistryLayout:
         if bucket is not None:
             return f"{bucket}/{rest}" if rest else None
         # A group has a dot. Kubernetes has other keys of its own, such as ranges/serviceips.
-        return f"{second}.{first}/{after}" if "." in first and after else None
+        if "." not in first or not after:
+            return None
+        # Earlier versions of Transom wrote built-in kinds that came after 1.20 like custom resources.
+        bucket = f"{second}.{first}"
+        return f"{bucket}/{after}" if former or bucket not in self._places else None
 
     def to_etcd(self, key: str, value: bytes) -> bytes:
         return value
