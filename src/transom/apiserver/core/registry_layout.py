@@ -22,10 +22,11 @@ from transom.machinery.releases import Release
 from transom.machinery.served_since import ALL_SINCE, kinds_of
 
 if TYPE_CHECKING:
-    from transom.machinery import codec, protobuf
+    from transom.machinery import codec, protobuf, schema
 else:
     codec = lazy_import("transom.machinery.codec")
     protobuf = lazy_import("transom.machinery.protobuf")
+    schema = lazy_import("transom.machinery.schema")
 
 # Kubernetes: SpecialDefaultResourcePrefixes in pkg/kubeapiserver/default_storage_factory_builder.go
 _OLD_NAMES = {
@@ -59,6 +60,7 @@ class RegistryLayout:
     """
 
     def __init__(self, release: Release = ALL_SINCE) -> None:
+        self._release = release
         self._kinds = {_bucket(kind): kind for kind in kinds_of(release) if kind.stored}
         self._places = {bucket: _place(kind) for bucket, kind in self._kinds.items()}
         self._places[MASTER_LEASES] = MASTER_LEASES
@@ -120,12 +122,12 @@ class RegistryLayout:
             if version == kind.gvk().api_version:
                 start = f'{{"metadata":{{"resourceVersion":"{revision}",'
                 return start.encode() + stored[head.end() :]
-        return _complete_value(kind, stored, revision)
+        return _complete_value(kind, stored, revision, self._release)
 
 
-def _complete_value(kind: Kind | None, stored: bytes, revision: int) -> bytes:
+def _complete_value(kind: Kind | None, stored: bytes, revision: int, release: Release) -> bytes:
     """Any other form: members in another order, another version, protobuf."""
-    obj = _decode(stored)
+    obj = _decode(stored, release)
     meta = obj.get("metadata")
     if not isinstance(meta, dict):
         raise ValueError("the value is not an object with metadata")
@@ -139,13 +141,16 @@ def _complete_value(kind: Kind | None, stored: bytes, revision: int) -> bytes:
     return orjson.dumps(obj)
 
 
-def _decode(stored: bytes) -> Object:
+def _decode(stored: bytes, release: Release) -> Object:
+    """Protobuf has no field names: fields that the release does not have are dropped."""
     if stored.startswith(_PROTOBUF):
         try:
             found = protobuf.unwrap_envelope(stored)
             group, _, version = found.api_version.rpartition("/")
             gvk = GVK(group, version, found.kind)
-            return codec.decode_object(stored, codec.PROTOBUF, gvk).obj
+            return codec.decode_object(
+                stored, codec.PROTOBUF, gvk, types=schema.schema_table(release)
+            ).obj
         except (protobuf.MalformedProtobuf, codec.DecodeError) as problem:
             raise ValueError(str(problem)) from problem
     obj = orjson.loads(stored)
