@@ -21,6 +21,7 @@ from transom.apiserver.server import ServerOptions, build_api_server
 from transom.kit.clock import RealClock
 from transom.machinery import protobuf
 from transom.machinery.kinds import GVK
+from transom.machinery.releases import Release
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, parse_etcd_address
 from transom.store.etcd.store import EtcdStore
@@ -516,3 +517,30 @@ def test_without_etcd_reads_of_the_cache_continue_and_everything_else_fails(
         asyncio.run(main())
     finally:
         member.kill()
+
+
+async def test_values_at_former_paths_move_when_a_server_starts(etcd: EtcdProcess) -> None:
+    """Kinds that came after 1.20 were written with their group in the key, where a kube-apiserver does
+    not look for them.
+    """
+    address = parse_etcd_address(etcd.fresh_url())
+    client = EtcdClient(address)
+    former, current = (
+        f"{address.prefix}/{path}".encode()
+        for path in ("resource.k8s.io/deviceclasses/a", "deviceclasses/a")
+    )
+    value = b'{"kind":"DeviceClass","apiVersion":"resource.k8s.io/v1","metadata":{"name":"a"}}'
+    await client.txn(wire.txn_request((), (wire.op_put(wire.put_request(former, value)),)))
+    layout = RegistryLayout(Release(1, 36))
+    stores = [EtcdStore(EtcdClient(address), address.prefix, layout) for _ in range(2)]
+    await asyncio.gather(*(store.start() for store in stores))
+    [kv] = (await client.range(wire.range_request(current))).kvs
+    assert kv.value == value
+    assert not (await client.range(wire.range_request(former))).kvs
+    for store in stores:
+        await store.sync()
+        record = store.get("deviceclasses.resource.k8s.io/a")
+        assert record is not None and record.mod_revision == kv.mod_revision
+        assert store.count("deviceclasses.resource.k8s.io/") == 1
+        await store.close()
+    await client.close()

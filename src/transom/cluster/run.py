@@ -270,7 +270,8 @@ def build_cluster_api_server(
     if config.in_memory:
         store = memory_store.MemoryStore(clock)
     elif config.store:
-        store = etcd_store.make_etcd_store(etcd_client.parse_etcd_address(config.store), sealing)
+        address = etcd_client.parse_etcd_address(config.store)
+        store = etcd_store.make_etcd_store(address, sealing, config.release)
     else:
         store = SqliteStore(
             config.database,

@@ -260,6 +260,8 @@ _SHARED = (
     ("subresources", "subresources"),
     ("additionalPrinterColumns", "additionalPrinterColumns"),
 )
+# v1beta1 is not served by releases that have this field, but kube-apiserver still stores it.
+_SHARED_IN_ETCD = (*_SHARED, ("selectableFields", "selectableFields"))
 
 
 def _columns(columns: Any, path_from: str, path_to: str) -> Any:
@@ -274,7 +276,7 @@ def _definition_to_v1(spec: Object) -> None:
     if not versions and spec.get("version"):
         versions = [{"name": spec["version"], "served": True, "storage": True}]
     spec.pop("version", None)
-    for above, below in _SHARED:
+    for above, below in _SHARED_IN_ETCD:
         shared = spec.pop(above, None)
         for version in versions if shared is not None else ():
             version[below] = shared

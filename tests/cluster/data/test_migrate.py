@@ -30,6 +30,8 @@ from transom.store.sealing import NOTHING
 from transom.store.sqlite import SqliteStore
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
+DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 DEFINITION = {
     "metadata": {"name": "widgets.example.com"},
@@ -80,8 +82,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterConfig:
     return made
 
 
-async def _serve(store: Store) -> Api:
-    server = build_api_server(ServerOptions(store=store))
+async def _serve(store: Store, release: str = "1.20") -> Api:
+    server = build_api_server(ServerOptions(store=store, release=release))
     await server.start()
     return Api(server, RealClock())
 
@@ -160,7 +162,7 @@ def test_a_cluster_moves_to_etcd_and_back(etcd: EtcdProcess, config: ClusterConf
     moved = configs.load_config("moving")
     assert moved is not None and moved.store == url
     assert not config.database.exists() and Path(report["kept"]).exists()
-    inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING)))
+    inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING, "1.20")))
     assert without_versions(inside) == without_versions(before)
     # And back, with the revisions of etcd.
     back = migrate_cluster(moved, "sqlite", lambda _text: None)
@@ -171,6 +173,43 @@ def test_a_cluster_moves_to_etcd_and_back(etcd: EtcdProcess, config: ClusterConf
     with pytest.raises(UserError, match="there are objects at this prefix"):
         migrate_cluster(again, url, lambda _text: None)
     assert asyncio.run(_read(SqliteStore(config.database))) == inside
+
+
+def test_kinds_of_a_later_release_move_to_etcd_and_back(
+    etcd: EtcdProcess, config: ClusterConfig
+) -> None:
+    """They have the keys of a kube-apiserver of that release. Objects are stored without their kind."""
+    config = replace(config, release="1.36")
+    configs.save_config(config)
+
+    async def fill() -> list[Any]:
+        api = await _serve(SqliteStore(config.database), "1.36")
+        body = {"metadata": {"name": "gpu"}, "spec": {"selectors": []}}
+        await api.ok("POST", DEVICE_CLASSES, body)
+        found: list[Any] = (await api.ok("GET", ADDRESSES))["items"]
+        await api.server.stop()
+        return found
+
+    async def read(store: Store) -> tuple[list[Any], list[Any]]:
+        api = await _serve(store, "1.36")
+        classes = (await api.ok("GET", DEVICE_CLASSES))["items"]
+        addresses = (await api.ok("GET", ADDRESSES))["items"]
+        await api.server.stop()
+        return classes, addresses
+
+    before = asyncio.run(fill())
+    assert [one["metadata"]["name"] for one in before] == ["10.96.0.1"]
+    url = etcd.fresh_url()
+    migrate_cluster(config, url, lambda _text: None)
+    stored = asyncio.run(_stored(url, "deviceclasses/gpu"))
+    assert stored.value.startswith(b'{"kind":"DeviceClass","apiVersion":"resource.k8s.io/v1",')
+    asyncio.run(_stored(url, "ipaddresses/10.96.0.1"))
+    store = make_etcd_store(parse_etcd_address(url), NOTHING, "1.36")
+    classes, addresses = asyncio.run(read(store))
+    assert [one["metadata"]["name"] for one in classes] == ["gpu"]
+    assert without_versions({"": addresses}) == without_versions({"": before})
+    migrate_cluster(_saved_config(), SQLITE, lambda _text: None)
+    assert asyncio.run(read(SqliteStore(config.database))) == (classes, addresses)
 
 
 def test_a_cluster_moves_to_several_servers_and_back(config: ClusterConfig) -> None:
@@ -203,7 +242,7 @@ def test_revisions_in_etcd_are_higher_than_all_before(
     try:
         url = other.fresh_url()
         migrate_cluster(config, url, lambda _text: None)
-        inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING)))
+        inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING, "1.20")))
     finally:
         other.kill()
     assert without_versions(inside) == without_versions(before)
@@ -218,7 +257,7 @@ def test_several_servers_move_to_another_etcd(etcd: EtcdProcess, config: Cluster
     moved = _saved_config()
     assert (moved.servers, moved.store, moved.etcd_ports) == (2, url, ())
     assert len(moved.server_ports) == 2 and Path(report["kept"]).is_dir()
-    inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING)))
+    inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING, "1.20")))
     assert without_versions(inside) == without_versions(before)
 
 

@@ -18,13 +18,15 @@ from transom.kit.lazy import lazy_import
 from transom.machinery import conversion
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 from transom.machinery.served_since import ALL_SINCE, kinds_of
 
 if TYPE_CHECKING:
-    from transom.machinery import codec, protobuf
+    from transom.machinery import codec, protobuf, schema
 else:
     codec = lazy_import("transom.machinery.codec")
     protobuf = lazy_import("transom.machinery.protobuf")
+    schema = lazy_import("transom.machinery.schema")
 
 # Kubernetes: SpecialDefaultResourcePrefixes in pkg/kubeapiserver/default_storage_factory_builder.go
 _OLD_NAMES = {
@@ -53,10 +55,13 @@ def _place(kind: Kind) -> str:
 
 
 class RegistryLayout:
-    """Implements `store.etcd.store.EtcdLayout` for the buckets of the API server."""
+    """Implements `store.etcd.store.EtcdLayout` for the buckets of an API server of the release: its
+    built-in kinds have keys without their group.
+    """
 
-    def __init__(self) -> None:
-        self._kinds = {_bucket(kind): kind for kind in kinds_of(ALL_SINCE) if kind.stored}
+    def __init__(self, release: Release = ALL_SINCE) -> None:
+        self._release = release
+        self._kinds = {_bucket(kind): kind for kind in kinds_of(release) if kind.stored}
         self._places = {bucket: _place(kind) for bucket, kind in self._kinds.items()}
         self._places[MASTER_LEASES] = MASTER_LEASES
         self._buckets = {place: bucket for bucket, place in self._places.items()}
@@ -69,7 +74,7 @@ class RegistryLayout:
             place = f"{group}/{plural}"
         return f"{place}/{rest}"
 
-    def from_path(self, path: str) -> str | None:
+    def from_path(self, path: str, former: bool = False) -> str | None:
         first, _, rest = path.partition("/")
         second, _, after = rest.partition("/")
         bucket = self._buckets.get(f"{first}/{second}")
@@ -79,7 +84,11 @@ class RegistryLayout:
         if bucket is not None:
             return f"{bucket}/{rest}" if rest else None
         # A group has a dot. Kubernetes has other keys of its own, such as ranges/serviceips.
-        return f"{second}.{first}/{after}" if "." in first and after else None
+        if "." not in first or not after:
+            return None
+        # Earlier versions of Transom wrote built-in kinds that came after 1.20 like custom resources.
+        bucket = f"{second}.{first}"
+        return f"{bucket}/{after}" if former or bucket not in self._places else None
 
     def to_etcd(self, key: str, value: bytes) -> bytes:
         return value
@@ -113,12 +122,12 @@ class RegistryLayout:
             if version == kind.gvk().api_version:
                 start = f'{{"metadata":{{"resourceVersion":"{revision}",'
                 return start.encode() + stored[head.end() :]
-        return _complete_value(kind, stored, revision)
+        return _complete_value(kind, stored, revision, self._release)
 
 
-def _complete_value(kind: Kind | None, stored: bytes, revision: int) -> bytes:
+def _complete_value(kind: Kind | None, stored: bytes, revision: int, release: Release) -> bytes:
     """Any other form: members in another order, another version, protobuf."""
-    obj = _decode(stored)
+    obj = _decode(stored, release)
     meta = obj.get("metadata")
     if not isinstance(meta, dict):
         raise ValueError("the value is not an object with metadata")
@@ -132,13 +141,16 @@ def _complete_value(kind: Kind | None, stored: bytes, revision: int) -> bytes:
     return orjson.dumps(obj)
 
 
-def _decode(stored: bytes) -> Object:
+def _decode(stored: bytes, release: Release) -> Object:
+    """Protobuf has no field names: fields that the release does not have are dropped."""
     if stored.startswith(_PROTOBUF):
         try:
             found = protobuf.unwrap_envelope(stored)
             group, _, version = found.api_version.rpartition("/")
             gvk = GVK(group, version, found.kind)
-            return codec.decode_object(stored, codec.PROTOBUF, gvk).obj
+            return codec.decode_object(
+                stored, codec.PROTOBUF, gvk, types=schema.schema_table(release)
+            ).obj
         except (protobuf.MalformedProtobuf, codec.DecodeError) as problem:
             raise ValueError(str(problem)) from problem
     obj = orjson.loads(stored)

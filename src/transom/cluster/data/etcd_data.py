@@ -20,6 +20,7 @@ from transom.cluster.data.etcd_store import make_etcd_store
 from transom.cluster.ha import layout
 from transom.cluster.ha.members import MEMBER_STOP_SECONDS, make_members
 from transom.kit.user_errors import UserError
+from transom.machinery.releases import parse_release
 from transom.store.api import PreconditionFailed, StoreRecord, StoreSnapshot, StoreUnavailable
 from transom.store.etcd.client import parse_etcd_address
 from transom.store.etcd.store import EtcdStore
@@ -40,7 +41,7 @@ async def etcd_of_stopped_cluster(
     try:
         for member in members:
             await member.start()
-        store = await _start_store(config.store, sealing, _START_SECONDS if members else 0.0)
+        store = await _start_store(config, sealing, _START_SECONDS if members else 0.0)
         try:
             yield store
         finally:
@@ -49,11 +50,11 @@ async def etcd_of_stopped_cluster(
         await asyncio.gather(*(member.stop(MEMBER_STOP_SECONDS) for member in members))
 
 
-async def _start_store(address: str, sealing: Sealing, seconds: float) -> EtcdStore:
+async def _start_store(config: ClusterConfig, sealing: Sealing, seconds: float) -> EtcdStore:
     """Members that have just started elect their leader first."""
     deadline = time.monotonic() + seconds
     while True:
-        store = make_etcd_store(parse_etcd_address(address), sealing)
+        store = make_etcd_store(parse_etcd_address(config.store), sealing, config.release)
         try:
             await store.start()
             return store
@@ -71,12 +72,15 @@ def read_records(store: EtcdStore) -> list[StoreRecord]:
 
 
 async def write_records(
-    store: EtcdStore, records: Sequence[StoreRecord], current: Mapping[str, StoreRecord]
+    store: EtcdStore,
+    release: str,
+    records: Sequence[StoreRecord],
+    current: Mapping[str, StoreRecord],
 ) -> None:
     """Writes the records in the order of their revisions; `current` are those that may be replaced.
     Those with the same content stay as they are.
     """
-    kinds, registry = custom_kinds(records), RegistryLayout()
+    kinds, registry = custom_kinds(records), RegistryLayout(parse_release(release))
     now = time.time()
 
     async def write(record: StoreRecord) -> None:
@@ -118,7 +122,7 @@ async def replace_records(
             await asyncio.gather(
                 *(store.delete(one.key, expected=one.mod_revision) for one in chunk)
             )
-        await write_records(store, records, current)
+        await write_records(store, config.release, records, current)
         await store.sync()
         verify_records(records, read_records(store), same_revisions=False)
         return store.revision

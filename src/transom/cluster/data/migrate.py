@@ -191,7 +191,7 @@ async def _write_etcd(config: ClusterConfig, sealing: Sealing, contents: _Conten
                 "choose another prefix: etcd://HOST:PORT/PREFIX",
             )
         await _advance(config.store, contents.revision)
-        await write_records(store, contents.records, {})
+        await write_records(store, config.release, contents.records, {})
 
 
 async def _advance(store: str, revision: int) -> None:

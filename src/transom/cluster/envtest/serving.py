@@ -75,7 +75,7 @@ async def _serve(flags: GoFlags, release: str) -> None:
     gates = parse_feature_gates(flags.words("feature-gates"), release)
     api = build_api_server(
         ServerOptions(
-            store=_find_store(flags),
+            store=_find_store(flags, release),
             address=f"{bind}:{port}",
             release=release,
             service_cidr=flags.get("service-cluster-ip-range", "10.0.0.0/24"),
@@ -140,7 +140,7 @@ def _serving_pair(flags: GoFlags) -> tuple[Path, Path]:
     return certificate, key
 
 
-def _find_store(flags: GoFlags) -> Store:
+def _find_store(flags: GoFlags, release: str) -> Store:
     servers = flags.words("etcd-servers")
     if not servers:
         raise UserError("--etcd-servers must be specified", "start etcd first", EXIT_USAGE)
@@ -154,7 +154,7 @@ def _find_store(flags: GoFlags) -> Store:
         hosts = ",".join(urlsplit(url).netloc for url in servers)
         prefix = flags.get("etcd-prefix", "/registry").strip("/")
         found = etcd_client.parse_etcd_address(f"etcd://{hosts}/{prefix}")
-        return etcd_store.make_etcd_store(found, NOTHING)
+        return etcd_store.make_etcd_store(found, NOTHING, release)
     except OSError as problem:
         raise UserError(
             f"etcd does not answer at {servers[0]}: {problem}", "start etcd first"

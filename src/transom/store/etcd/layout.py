@@ -18,8 +18,10 @@ class EtcdLayout(Protocol):
     def to_path(self, key: str) -> str:
         """The key in etcd, below the prefix and without a leading slash."""
 
-    def from_path(self, path: str) -> str | None:
-        """None for a key that does not belong to the store."""
+    def from_path(self, path: str, former: bool = False) -> str | None:
+        """None for a key that does not belong to the store. `former`: also for one that an earlier
+        version had at this path.
+        """
 
     def to_etcd(self, key: str, value: bytes) -> bytes:
         """Without the revision, which etcd assigns."""
@@ -34,7 +36,7 @@ class PlainLayout:
     def to_path(self, key: str) -> str:
         return key
 
-    def from_path(self, path: str) -> str | None:
+    def from_path(self, path: str, former: bool = False) -> str | None:
         return None if path.startswith(OWN) else path
 
     def to_etcd(self, key: str, value: bytes) -> bytes:

@@ -107,7 +107,7 @@ class EtcdStore:
         self._request_progress: Callable[[], None] | None = None
         self._quarantine = QuarantinedKeys()
         self._reset_listeners: list[Callable[[], None]] = []
-        self._stale_values = StaleValues(client, sealing)
+        self._stale_values = StaleValues(client, sealing, self._path_of)
         self._health = EtcdHealthProbe(client, self._etcd_key(MARKER))
         self._last_commit = 0.0
         self._opened = False
@@ -354,7 +354,7 @@ class EtcdStore:
     def _check(self, key: str) -> bytes:
         if key.find("/") < 1:
             raise ValueError(f"a key has the form bucket/rest: {key!r}")
-        path = self._etcd_key(self._layout.to_path(key))
+        path = self._path_of(key)
         if not self._opened:
             raise StoreUnavailable("the store is closed")
         return path
@@ -539,11 +539,11 @@ class EtcdStore:
         self._state.advance(last.kv.mod_revision)
         self._waiting.reached(self._state.revision)
 
-    def _key_of(self, kv: wire.EtcdKeyValue, deleted: bool) -> str | None:
+    def _key_of(self, kv: wire.EtcdKeyValue, deleted: bool, former: bool = False) -> str | None:
         """The key of the store; takes note of own keys."""
         path = kv.key[len(self._prefix.encode()) :].decode("utf-8", "replace")
         if not path.startswith(OWN):
-            return self._layout.from_path(path)
+            return self._layout.from_path(path, former)
         if path.startswith(LOCKS):
             name = path[len(LOCKS) :]
             self._locks[name] = 0 if deleted else kv.mod_revision
@@ -562,14 +562,14 @@ class EtcdStore:
             return None
         return StoreRecord(key, value, kv.create_revision, kv.mod_revision)
 
-    async def _read_all(self) -> tuple[int, dict[str, wire.EtcdKeyValue]]:
-        """All keys of the store at one revision."""
+    async def _read_all(self, former: bool = False) -> tuple[int, dict[str, wire.EtcdKeyValue]]:
+        """All keys of the store at one revision; `former`: also those at former paths."""
         found: dict[str, wire.EtcdKeyValue] = {}
         self._newest = (b"", 0)
         revision, kvs = await self._client.range_all(self._etcd_key(""))
         for kv in kvs:
-            key = self._key_of(kv, False)
-            if key is not None:
+            key = self._key_of(kv, False, former)
+            if key is not None and (key not in found or kv.key == self._path_of(key)):
                 found[key] = kv
             if kv.mod_revision > self._newest[1]:
                 self._newest = (kv.key, kv.mod_revision)
@@ -578,7 +578,7 @@ class EtcdStore:
     async def _load(self) -> None:
         self._stale_values.clear()
         self._progress_is_reliable = has_reliable_progress(await self._client.version())
-        revision, found = await self._read_all()
+        revision, found = await self._read_all(former=True)
         # The state has no readers yet, and filling it takes long.
         await asyncio.to_thread(self._fill, revision, found)
 
@@ -586,9 +586,7 @@ class EtcdStore:
         rows: list[Row] = []
         for key, kv in found.items():
             # A value that cannot be decrypted is not corrupt: the key is missing.
-            plain = self._sealing.from_disk(key, kv.value)
-            if self._sealing.is_stale(key, kv.value):
-                self._stale_values.add(key, kv, plain)
+            self._stale_values.check(key, kv)
             record = self._record(key, kv)
             if record is not None:
                 rows.append((kv.mod_revision, key, record.value, kv.create_revision, None))
@@ -627,6 +625,9 @@ class EtcdStore:
 
     def on_reset(self, notify: Callable[[], None]) -> None:
         self._reset_listeners.append(notify)
+
+    def _path_of(self, key: str) -> bytes:
+        return self._etcd_key(self._layout.to_path(key))
 
     def _etcd_key(self, path: str) -> bytes:
         return (self._prefix + path).encode()
