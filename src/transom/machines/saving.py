@@ -12,10 +12,9 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
+from transom.kit.lazy import lazy_import
 from transom.machines import security
 from transom.machines.inodes import (
     FORMAT_MASK,
@@ -33,6 +32,11 @@ from transom.machines.inodes import (
 )
 from transom.machines.listing import TreeListing
 from transom.machines.styles import PathStyle
+
+if TYPE_CHECKING:
+    import orjson
+else:  # the stand-ins of Wine containers have only the standard library
+    orjson = lazy_import("orjson")
 
 Document = Any
 """JSON data that may contain immutable dataclasses and named tuples: `pack` encodes those."""
