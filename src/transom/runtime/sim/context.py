@@ -13,6 +13,7 @@ from transom.kit.lazy import lazy_import
 from transom.machines.container_files import LayeredFiles
 from transom.machines.cpus import CpuSet, CpuTopology, machine_topology, parse_cpuset
 from transom.machines.machine import HostClock
+from transom.runtime.cgroup2 import cgroup2_files
 from transom.runtime.sim import environment, files
 from transom.runtime.sim.container_network import ContainerNetwork
 from transom.runtime.sim.container_volumes import ContainerVolumes
@@ -231,9 +232,12 @@ class SimContext(ProgramStreams):
     @property
     def cgroup_files(self) -> Mapping[str, str]:
         linux = self._container.config.linux
-        if linux is None:
-            return {}
-        return {**linux.resources.unified, "cpuset.mems": linux.resources.cpuset_mems}
+        return cgroup2_files(linux.resources) if linux is not None else {}
+
+    @property
+    def oom_score_adjustment(self) -> int:
+        linux = self._container.config.linux
+        return linux.resources.oom_score_adj if linux is not None else 0
 
     @property
     def cpu_topology(self) -> CpuTopology:

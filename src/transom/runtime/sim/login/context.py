@@ -362,6 +362,7 @@ class LoginContext(ProgramStreams):
     privileged = net_admin = True
     no_new_privileges = False
     container_id = ""
+    oom_score_adjustment = 0
     user_namespace: tuple[int, int] | None = None
     volumes = None
     native = None
