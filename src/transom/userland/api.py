@@ -251,6 +251,10 @@ class PlatformInfo(Protocol):
         """The resources of the machine, also for a container: Linux shows them to all."""
 
     @property
+    def sysctls(self) -> Mapping[str, str]:
+        """Linux: kernel parameters that the pod sets."""
+
+    @property
     def oom_score_adjustment(self) -> int:
         """Linux: how much more likely the kernel ends it when memory runs out; -1000 to 1000."""
 

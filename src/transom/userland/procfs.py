@@ -35,6 +35,7 @@ _DEVICES = (
     "zero",
 )
 _OUTPUT = re.compile(r"/proc/(\d+)/fd/([12])")
+_SYSCTL = "/proc/sys/"
 _ALL_IDS = 4294967295  # of a process with the users of the node
 _PID_FILE = re.compile(r"/proc/(\d+|self)/([a-z_]+)")
 
@@ -181,10 +182,22 @@ def _command_name(entry: ProcessEntry) -> str:
     return entry.argv[0].rpartition("/")[2][:15]
 
 
+def _sysctl(context: ProgramContext, path: str) -> bytes | None:
+    """A kernel parameter that the pod sets: the parts of its name are divided by dots or slashes."""
+    for name, value in context.platform.sysctls.items():
+        if path == _SYSCTL + (name if "/" in name else name.replace(".", "/")):
+            return f"{value}\n".encode()
+    return None
+
+
 def read_procfs(context: ProgramContext, path: str) -> bytes | None:
     """None for an ordinary file."""
     if not path.startswith(("/proc/", "/sys/")):
         return None
+    if path.startswith(_SYSCTL):
+        own = _sysctl(context, path)
+        if own is not None:
+            return own
     make = _MADE.get(path)
     if make is not None:
         return make(context).encode()

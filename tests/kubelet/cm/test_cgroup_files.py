@@ -1,4 +1,6 @@
-"""What a container on Linux reads of its own cgroup, before and after a resize."""
+"""What a container on Linux reads of its own cgroup, before and after a resize, and of the kernel
+parameters of its pod.
+"""
 
 from __future__ import annotations
 
@@ -49,3 +51,15 @@ async def test_a_resize_changes_the_files(node: Any) -> None:
         await node.settle(5)
         shown = log(node, await node.pod("p")).splitlines()
         assert shown == ["35000 100000", "14", str(40 << 20)]
+
+
+async def test_a_container_reads_the_sysctls_of_its_pod(node: Any) -> None:
+    script = "sysctl kernel.shm_rmid_forced; cat /proc/sys/net/ipv4/tcp_syncookies; sleep 1000"
+    sysctls = [
+        {"name": "kernel.shm_rmid_forced", "value": "1"},
+        {"name": "net/ipv4/tcp_syncookies", "value": "0"},
+    ]
+    async with node("linux", **CURRENT) as node:
+        await node.create("p", containers=[shell(script)], securityContext={"sysctls": sysctls})
+        shown = log(node, await phase(node, "p", "Running")).splitlines()
+        assert shown == ["kernel.shm_rmid_forced = 1", "0"]

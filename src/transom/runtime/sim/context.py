@@ -235,6 +235,10 @@ class SimContext(ProgramStreams):
         return cgroup2_files(linux.resources) if linux is not None else {}
 
     @property
+    def sysctls(self) -> Mapping[str, str]:
+        return self._container.sandbox.config.linux.sysctls
+
+    @property
     def oom_score_adjustment(self) -> int:
         linux = self._container.config.linux
         return linux.resources.oom_score_adj if linux is not None else 0

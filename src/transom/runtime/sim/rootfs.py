@@ -39,6 +39,7 @@ _BUSYBOX = (
     "date",
     "echo",
     "env",
+    "expr",
     "false",
     "grep",
     "hostname",
@@ -118,6 +119,7 @@ _WINDOWS_TOOLS = (
     "du",
     "echo",
     "env",
+    "expr",
     "false",
     "find",
     "free",
@@ -282,6 +284,7 @@ def _with_program(
         entries[place] = TreeFile(web.DEFAULT_PAGES[page])
     top = "C:\\" if windows else "/"
     if certificate:
+        entries[top + "agnhost"] = _EXE if windows else _ELF  # on Windows too without .exe
         entries[top + "localhost.crt"], entries[top + "localhost.key"] = map(
             TreeFile, tls.untrusted_pair()
         )

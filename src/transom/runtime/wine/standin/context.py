@@ -332,6 +332,10 @@ class StandInContext:
         return None  # Windows has none
 
     @property
+    def sysctls(self) -> Mapping[str, str]:
+        return {}  # Windows has none
+
+    @property
     def oom_score_adjustment(self) -> int:
         return 0  # Windows has none
 
