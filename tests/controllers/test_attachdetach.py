@@ -524,3 +524,20 @@ async def test_azure_enlarges_disks_that_no_node_has(world: ContextFactory) -> N
         await w.plane.settle(30)
         [disk] = w.cloud.disks()
         assert disk.size == 5 << 30
+
+
+async def test_attachments_of_other_clients_stay(world: ContextFactory) -> None:
+    """The end-to-end suite creates one for a volume that does not exist."""
+    async with world() as w:
+        await w.volume(CSI)
+        for name, volume in (("va-other", "missing"), ("va-same", "v")):
+            spec = {
+                "attacher": "d.example.org",
+                "nodeName": "a",
+                "source": {"persistentVolumeName": volume},
+            }
+            body = {"metadata": {"name": name}, "spec": spec}
+            await w.client.create(VOLUME_ATTACHMENTS, "", body)
+        await w.plane.settle(400)
+        listed = (await w.client.list(VOLUME_ATTACHMENTS)).items
+        assert {a["metadata"]["name"] for a in listed} == {"va-other", "va-same"}

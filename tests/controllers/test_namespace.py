@@ -137,6 +137,28 @@ async def test_it_gives_pods_their_time(play: ContextFactory) -> None:
         assert await plane.missing(NAMESPACES, "", "x")
 
 
+async def test_pods_are_deleted_before_other_content(play: ContextFactory) -> None:
+    finalizers = ["example.org/wait"]
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+    pod = {"metadata": {"name": "p", "finalizers": finalizers}, "spec": spec}
+    account = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
+    for release, is_ordered in (("1.32", False), ("1.33", True), ("1.36", True)):
+        async with play("namespace", release=release) as plane:
+            await namespace_with(plane, {"name": "a"})
+            await plane.client.create(SERVICE_ACCOUNTS, "x", account)
+            await plane.client.create(PODS, "x", pod)
+            await plane.client.delete(NAMESPACES, "", "x")
+            await plane.settle(20)
+            assert (await plane.get(PODS, "x", "p"))["metadata"]["deletionTimestamp"]
+            assert await plane.missing(CONFIG_MAPS, "x", "a") is not is_ordered
+            found = await conditions(plane)
+            assert found["NamespaceContentRemaining"][0] == ("False" if is_ordered else "True")
+            await plane.client.patch(PODS, "x", "p", {"metadata": {"finalizers": None}})
+            await plane.client.delete(PODS, "x", "p", grace=0)
+            await plane.settle(70)
+            assert await plane.missing(NAMESPACES, "", "x")
+
+
 async def test_finalizers_of_others_keep_the_namespace(play: ContextFactory) -> None:
     async with play("namespace") as plane:
         meta = {"name": "x"}

@@ -14,8 +14,8 @@ def service(name: str, ip: str, *ports: dict[str, Any], namespace: str = "ns") -
     }
 
 
-def machine() -> Machine:
-    made = Machine()
+def machine(**settings: Any) -> Machine:
+    made = Machine(**settings)
     made.api.put(
         "configmaps",
         "conf",
@@ -90,6 +90,15 @@ def test_invalid_names_are_skipped_and_reported() -> None:
             "names.",
         )
     ]
+
+
+def test_since_1_30_every_key_becomes_a_variable() -> None:
+    made = machine(version="v1.30.0")
+    prefixed = [{"prefix": prefix, "secretRef": {"name": "sec"}} for prefix in ("1-", "#@!")]
+    variables = env_of(made, envFrom=[{"configMapRef": {"name": "conf"}}, *prefixed])
+    assert (variables["0bad"], variables["1-password"]) == ("3", "p$(a)w")
+    assert variables["#@!password"] == "p$(a)w"
+    assert made.events.recorded == []
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,15 @@ import pytest
 from tests.userland.conftest import Box, Context
 
 LINES = [
+    ("expr 3 % 2; expr 6 / 4 + 1; expr -7 / 2; expr 2 + 3 \\* 4", "1\n2\n-3\n14\n"),
+    ("expr \\( 2 + 3 \\) \\* 4; expr 2 \\< 10; expr b \\> a", "20\n1\n1\n"),
+    ("expr 0 \\| x; expr a \\& 0; expr 4 % 2; echo $?", "x\n0\n0\n1\n"),
+    ("expr abc : 'a\\(.*\\)'; expr abc : ab; expr length abcd", "bc\n2\n4\n"),
+    ("expr substr abcd 2 2; expr index abcd dc", "bc\n3\n"),
+    (
+        "expr a + 1 2>&1; echo $?; expr 1 + 2>&1; echo $?; expr 1 / 0 2>&1",
+        "expr: non-integer argument\n2\nexpr: syntax error\n2\nexpr: division by zero\n",
+    ),
     ("printf 'b\\na\\nb\\n' | sort | uniq -c", "      1 a\n      2 b\n"),
     ("printf '10\\n9\\n' | sort -n; printf 'a:2\\nb:1\\n' | sort -t: -k2 -n", "9\n10\nb:1\na:2\n"),
     ("printf 'a b c\\n' | awk '{print $1, $3, NF}'", "a c 3\n"),

@@ -95,6 +95,37 @@ async def test_netexec(tester) -> None:
         assert context.code == 5
 
 
+async def test_netexec_without_udp(tester) -> None:
+    async with serve(tester, agnhost("netexec", "--udp-port", "-1")) as (box, context):
+        assert context.code is None and 8081 not in box.answering
+        assert (await box.http(8080, "/echo?msg=hi"))[2] == "hi"
+        assert [(await box.http(8080, path))[0] for path in ("/healthz", "/readyz")] == [412, 412]
+        assert (await box.http(8080, "/serverport"))[2] == "8080"
+        assert json.loads((await box.http(8080, "/header"))[2])["Connection"] == ["close"]
+        assert (await box.http(8080, "/header?key=connection"))[2] == "close"
+
+
+async def test_netexec_delays_its_end(tester) -> None:
+    command = agnhost("netexec", "--delay-shutdown=5")
+    async with serve(tester, command) as (box, context):
+        assert (await box.http(8080, "/readyz"))[::2] == (200, "ok")
+        context.program.signal("SIGTERM")
+        assert (await box.http(8080, "/readyz"))[::2] == (503, "shutting down")
+        assert (await box.http(8080, "/healthz"))[0] == 200
+        box.clock.advance(5)
+        assert context.code == 0
+
+
+async def test_what_is_no_http_is_a_bad_request_at_once(tester) -> None:
+    """`echo hostName | nc HOST PORT` is how the end-to-end tests find out that a port is open."""
+    async with serve(tester, agnhost("netexec")) as (box, _):
+        reader, writer = await asyncio.open_connection(sock=box.dial(8080))
+        writer.write(b"hostName\n")
+        async with asyncio.timeout(5):
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        writer.close()
+
+
 async def test_servers_in_go_tidy_paths_and_name_what_they_serve(tester) -> None:
     """Kubernetes' hooks ask for //path, and its proxy rewrites what is HTML."""
     tester.env["SERVE_PORT_5000"] = '<a href="/rewriteme">test</a>'

@@ -217,6 +217,7 @@ class ApiServer:
             rng,
             services=options.service_cidr.split(","),
             own=options.address,
+            release=release,
         )
 
         # Admission and storage.

@@ -59,6 +59,7 @@ class NamespaceDeleter:
         self._client = env.client
         self._clock = env.clock
         self._grace = env.settings.namespace_grace
+        self._pods_first = env.settings.features.enabled("OrderedNamespaceDeletion")
         self._queue: WorkQueue[str] = WorkQueue(
             env.clock,
             ControllerLimiter(env.clock, longest=_LONGEST_RETRY),
@@ -147,10 +148,15 @@ class NamespaceDeleter:
         meta = namespace["metadata"]
         since = self._clock.time() - parse_rfc3339(meta["deletionTimestamp"])
         content = _Content()
-        for found in resources:
-            if found.resource.namespaced and "delete" in found.verbs:
-                await _delete_all(self._client, found, meta["name"], since, content)
-                await asyncio.sleep(0)
+        deletable = [r for r in resources if r.resource.namespaced and "delete" in r.verbs]
+        if self._pods_first:
+            deletable.sort(key=lambda found: found.resource != PODS)
+        for found in deletable:
+            await _delete_all(self._client, found, meta["name"], since, content)
+            await asyncio.sleep(0)
+            if self._pods_first and PODS in content.remaining:
+                content.wait_for_pods(meta["name"])
+                break
         return content
 
     async def _report(self, namespace: Object, problems: dict[str, tuple[str, str]]) -> Object:
@@ -183,6 +189,10 @@ class UnexpectedItems(Exception):
     """Objects without finalizers that still exist."""
 
 
+class PodsRemain(Exception):
+    """Pods still exist, which are deleted before other content."""
+
+
 @dataclass(slots=True)
 class _Content:
     """The results of a pass."""
@@ -191,6 +201,20 @@ class _Content:
     remaining: dict[GroupVersionResource, int] = field(default_factory=dict)
     finalizers: Counter[str] = field(default_factory=Counter)
     failures: list[Exception] = field(default_factory=list)
+    failure_texts: list[str] = field(default_factory=list)  # for the condition
+
+    def add_failure(self, problem: Exception) -> None:
+        self.failures.append(problem)
+        self.failure_texts.append(str(problem))
+
+    def wait_for_pods(self, namespace: str) -> None:
+        """Other content is deleted after the last pod; until then it is not counted."""
+        self.remaining.clear()
+        self.finalizers.clear()
+        self.failures = [
+            PodsRemain(f"failed to delete pods for namespace: {namespace}, err: {problem}")
+            for problem in self.failures
+        ]
 
 
 async def _delete_all(
@@ -209,7 +233,7 @@ async def _delete_all(
         await _delete_collection(client, found, namespace)
         left = await _list(client, found, namespace)
     except (ApiError, OSError) as problem:
-        content.failures.append(problem)
+        content.add_failure(problem)
         content.seconds = max(content.seconds, estimate)
         return
     if not left:
@@ -221,7 +245,7 @@ async def _delete_all(
         estimate = _FINALIZER_SECONDS
     if not estimate:
         gvr = f"{resource.group}/{resource.version}, Resource={resource.plural}"
-        content.failures.append(
+        content.add_failure(
             UnexpectedItems(
                 f"unexpected items still remain in namespace: {namespace} for gvr: {gvr}"
             )
@@ -278,8 +302,8 @@ def _problems(
             f"{undiscovered}"
         )
         out["NamespaceDeletionDiscoveryFailure"] = ("DiscoveryFailed", text)
-    if content.failures:
-        texts = sorted(map(str, content.failures))
+    if content.failure_texts:
+        texts = sorted(content.failure_texts)
         out["NamespaceDeletionContentFailure"] = (
             "ContentDeletionFailed",
             f"Failed to delete all resource types, {len(texts)} remaining: {', '.join(texts)}",

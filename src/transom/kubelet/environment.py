@@ -146,7 +146,7 @@ async def _take_all(
         if number % _IN_A_ROW == 0:
             await asyncio.sleep(0)
         name = prefix + key
-        if is_env_var_name(name):
+        if not env.config.pod_features.any_variable_names and is_env_var_name(name):
             wrong.append(name)
         else:
             into[name] = _text(kind, value)

@@ -41,6 +41,7 @@ class PodFeatures:
     terminal_phases: bool = False
     rejected_qos: bool = False
     short_hash: bool = False
+    any_variable_names: bool = False  # in the environment from config maps and secrets
 
 
 NO_FEATURES = PodFeatures()
@@ -77,6 +78,7 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         rejected_qos=kubelet_has(release, "RejectedQos"),
         terminal_phases=kubelet_has(release, "TerminalPhases"),
         short_hash=kubelet_has(release, "HashesNameAndImage"),
+        any_variable_names=kubelet_has(release, "AnyVariableNames"),
     )
 
 

@@ -259,7 +259,7 @@ class LinuxPods:
     def owner_group(self, files: Files, path: str) -> int | None:
         return files.stat(path).gid
 
-    def set_owner(self, files: Files, path: str, user: int) -> None:
+    def set_owner(self, files: Files, path: str, user: int, release: tuple[int, int]) -> None:
         files.chown(path, user, files.stat(path).gid)
 
     def replace_link(self, files: Files, target: str, link: str) -> None:

@@ -56,6 +56,7 @@ _WEIGHTS_UNTIL = (1, 17)
 _USER_NAMES_SINCE = (1, 16)
 _HOST_PROCESS_GATE = "WindowsHostProcessContainers"
 _NO_UIDS = LIMITS["WIN-SEC-011"]
+_NO_TOKEN_OWNER = LIMITS["WIN-SEC-023"]
 _NO_ADMINISTRATOR, _NO_ADMINISTRATOR_SINCE_1_22 = LIMITS["WIN-SEC-013"], LIMITS["WIN-SEC-024"]
 _NO_GMSA_FIELDS = LIMITS["WIN-SEC-022"]
 _NO_HOSTS_FILE = (LIMITS["WIN-POD-008"], LIMITS["WIN-POD-009"])
@@ -271,8 +272,9 @@ class WindowsPods:
     def owner_group(self, files: Files, path: str) -> int | None:
         return None
 
-    def set_owner(self, files: Files, path: str, user: int) -> None:
-        raise VolumeFailure(LIMITS["WIN-SEC-023"].message.format(path=path))
+    def set_owner(self, files: Files, path: str, user: int, release: tuple[int, int]) -> None:
+        if record_holds(_NO_TOKEN_OWNER, NodeTarget(release)):
+            raise VolumeFailure(_NO_TOKEN_OWNER.message.format(path=path))
 
     def replace_link(self, files: Files, target: str, link: str) -> None:
         # A link to a directory cannot be renamed over another one, so for a moment there is none.

@@ -217,7 +217,7 @@ class OsRules(Protocol):
     def owner_group(self, files: Files, path: str) -> int | None:
         """None where groups have no meaning."""
 
-    def set_owner(self, files: Files, path: str, user: int) -> None:
+    def set_owner(self, files: Files, path: str, user: int, release: tuple[int, int]) -> None:
         """Raises VolumeFailure."""
 
     def replace_link(self, files: Files, target: str, link: str) -> None:

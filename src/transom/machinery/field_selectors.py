@@ -63,6 +63,14 @@ class FieldSelector:
         """The only value of `field` that can match, if there is one."""
         return self._equal.get(field)
 
+    def of_metadata(self) -> FieldSelector:
+        """The terms about fields that are the same in all versions of a custom resource."""
+        return FieldSelector(term for term in self.terms if term.field.startswith("metadata."))
+
+    def of_content(self) -> FieldSelector:
+        """The other terms."""
+        return FieldSelector(term for term in self.terms if not term.field.startswith("metadata."))
+
     def __str__(self) -> str:
         return ",".join(f"{f}{'=' if equal else '!='}{_escape(v)}" for f, equal, v in self.terms)
 

@@ -251,6 +251,14 @@ class PlatformInfo(Protocol):
         """The resources of the machine, also for a container: Linux shows them to all."""
 
     @property
+    def sysctls(self) -> Mapping[str, str]:
+        """Linux: kernel parameters that the pod sets."""
+
+    @property
+    def oom_score_adjustment(self) -> int:
+        """Linux: how much more likely the kernel ends it when memory runs out; -1000 to 1000."""
+
+    @property
     def container_id(self) -> str:
         """ "" outside of containers."""
 

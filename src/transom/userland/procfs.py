@@ -6,14 +6,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
-from typing import Final
 
 from transom.machines.api import Stat
 from transom.machines.cpus import format_cpuset
 from transom.machines.files import FileTree, MountEntry
 from transom.machines.swap import proc_swaps
 from transom.userland.api import ProcessEntry, ProgramContext
+from transom.userland.cgroupfs import (
+    CGROUP_MOUNT,
+    CGROUP_ROOT,
+    list_cgroup,
+    numa_nodes,
+    read_cgroup_file,
+)
 
 _DEVICES = (
     "console",
@@ -30,6 +35,7 @@ _DEVICES = (
     "zero",
 )
 _OUTPUT = re.compile(r"/proc/(\d+)/fd/([12])")
+_SYSCTL = "/proc/sys/"
 _ALL_IDS = 4294967295  # of a process with the users of the node
 _PID_FILE = re.compile(r"/proc/(\d+|self)/([a-z_]+)")
 
@@ -103,6 +109,7 @@ _PSEUDO_MOUNTS = (
     "tmpfs /dev tmpfs rw,nosuid,size=65536k,mode=755 0 0\n"
     "devpts /dev/pts devpts rw,nosuid,noexec,relatime,gid=5,mode=620,ptmxmode=666 0 0\n"
     "sysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0\n"
+    f"{CGROUP_MOUNT}"
     "shm /dev/shm tmpfs rw,nosuid,nodev,noexec,relatime,size=65536k 0 0\n"
 )
 
@@ -130,26 +137,6 @@ def _mounts(context: ProgramContext) -> str:
     return "".join(lines[:1]) + _PSEUDO_MOUNTS + "".join(lines[1:])
 
 
-_CGROUP_DEFAULTS: Final[dict[str, str]] = {
-    "cpu.max": "max 100000",
-    "cpuset.mems": "",
-    "memory.high": "max",
-    "memory.low": "0",
-    "memory.min": "0",
-    "memory.swap.max": "max",
-}
-
-
-def _cgroup_file(name: str, context: ProgramContext) -> str:
-    return f"{context.platform.cgroup_files.get(name, _CGROUP_DEFAULTS[name])}\n"
-
-
-def _numa_nodes(context: ProgramContext) -> str:
-    """The NUMA nodes whose memory it may use."""
-    every = format_cpuset(range(context.platform.cpu_topology.numa_nodes))
-    return context.platform.cgroup_files.get("cpuset.mems") or every
-
-
 _MADE: dict[str, Callable[[ProgramContext], str]] = {
     "/proc/cpuinfo": _cpu_information,
     "/proc/loadavg": _load,
@@ -163,32 +150,17 @@ _MADE: dict[str, Callable[[ProgramContext], str]] = {
     ),
     "/proc/sys/kernel/hostname": lambda context: context.network.hostname + "\n",
     "/proc/sys/kernel/osrelease": lambda context: context.platform.build + "\n",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes": lambda context: (
-        f"{context.platform.memory_limit}\n"
-    ),
-    "/sys/fs/cgroup/cpuset/cpuset.cpus": lambda context: (
-        f"{format_cpuset(context.platform.cpuset)}\n"
-    ),
-    "/sys/fs/cgroup/cpuset.cpus": lambda context: f"{format_cpuset(context.platform.cpuset)}\n",
-    "/sys/fs/cgroup/cpuset.cpus.effective": lambda context: (
-        f"{format_cpuset(context.platform.cpuset)}\n"
-    ),
-    "/sys/fs/cgroup/cpuset.mems.effective": lambda context: f"{_numa_nodes(context)}\n",
-    "/sys/fs/cgroup/memory.max": lambda context: f"{context.platform.memory_limit}\n",
     "/proc/swaps": lambda context: proc_swaps(context.platform.machine_resources.swap),
-    **{f"/sys/fs/cgroup/{name}": partial(_cgroup_file, name) for name in _CGROUP_DEFAULTS},
 }
 
 _OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
     "cmdline": lambda context, entry: "".join(f"{argument}\0" for argument in entry.argv),
     "comm": lambda context, entry: _command_name(entry) + "\n",
-    "cgroup": lambda context, entry: "".join(
-        f"{n}:{name}:/kubepods/{context.platform.container_id}\n"
-        for n, name in ((4, "memory"), (3, "cpu,cpuacct"), (1, "name=systemd"))
-    ),
+    "cgroup": lambda context, entry: "0::/\n",
     "environ": lambda context, entry: "".join(f"{k}={v}\0" for k, v in context.env.items()),
     "gid_map": lambda context, entry: _id_map(context),
     "mounts": lambda context, entry: _mounts(context),
+    "oom_score_adj": lambda context, entry: f"{context.platform.oom_score_adjustment}\n",
     "uid_map": lambda context, entry: _id_map(context),
     "status": lambda context, entry: (
         f"Name:\t{_command_name(entry)}\nState:\tS (sleeping)\nPid:\t{entry.pid}\nPPid:\t{entry.parent}\n"
@@ -196,7 +168,7 @@ _OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
         f"Gid:\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\n"
         f"Groups:\t{' '.join(map(str, context.credentials.groups))} \nVmRSS:\t{entry.memory >> 10:>8} kB\nThreads:\t1\n"
         f"Cpus_allowed_list:\t{format_cpuset(context.platform.cpuset)}\n"
-        f"Mems_allowed_list:\t{_numa_nodes(context)}\n"
+        f"Mems_allowed_list:\t{numa_nodes(context)}\n"
     ),
 }
 
@@ -210,13 +182,27 @@ def _command_name(entry: ProcessEntry) -> str:
     return entry.argv[0].rpartition("/")[2][:15]
 
 
+def _sysctl(context: ProgramContext, path: str) -> bytes | None:
+    """A kernel parameter that the pod sets: the parts of its name are divided by dots or slashes."""
+    for name, value in context.platform.sysctls.items():
+        if path == _SYSCTL + (name if "/" in name else name.replace(".", "/")):
+            return f"{value}\n".encode()
+    return None
+
+
 def read_procfs(context: ProgramContext, path: str) -> bytes | None:
     """None for an ordinary file."""
     if not path.startswith(("/proc/", "/sys/")):
         return None
+    if path.startswith(_SYSCTL):
+        own = _sysctl(context, path)
+        if own is not None:
+            return own
     make = _MADE.get(path)
     if make is not None:
         return make(context).encode()
+    if path.startswith(CGROUP_ROOT):
+        return read_cgroup_file(context, path)
     match = _PID_FILE.fullmatch(path)
     if match is None or match[2] not in _OF_PROCESS:
         return None
@@ -237,7 +223,7 @@ def stat_procfs(context: ProgramContext, path: str) -> Stat | None:
     now = context.clock.time()
     if path.startswith("/dev/") and path[5:] in _DEVICES:
         return Stat("char", 0o666, 0, 0, 0, now)
-    if path in ("/dev", "/proc", "/sys"):
+    if path in ("/dev", "/proc", "/sys", "/sys/fs", CGROUP_ROOT):
         return Stat("directory", 0o755, 0, 0, 0, now)
     if path.startswith("/proc/") and path[6:].isdigit():
         found = any(entry.pid == int(path[6:]) for entry in context.processes.list())
@@ -264,6 +250,10 @@ def list_procfs(context: ProgramContext, path: str) -> list[str] | None:
             "uptime",
             "version",
         ]
+    if path == "/sys/fs":
+        return ["cgroup"]
+    if path.startswith(CGROUP_ROOT):
+        return list_cgroup(path)
     if path.startswith("/proc/") and stat_procfs(context, path) is not None:
         return sorted(_OF_PROCESS)
     return None

@@ -288,3 +288,56 @@ async def test_labels_of_the_answer_are_taken_and_other_metadata_is_not() -> Non
         hook.change = change
         meta = (await api.ok("GET", f"{OLD}/a"))["metadata"]
         assert meta["labels"] == {"new": "yes"} and meta["generation"] == 1
+
+
+HOST = [{"jsonPath": ".spec.host"}]
+HOST_PORT = [{"jsonPath": ".spec.hostPort"}]
+
+
+async def with_selectable_fields(api: Api) -> None:
+    api.server.definitions._webhooks = Hook()  # type: ignore[assignment]
+    versions = {**V1, "selectableFields": HOST}, {**BETA, "selectableFields": HOST_PORT}
+    await define(api, *versions, conversion=HOOK)
+    for name, host in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "x")):
+        await api.ok("POST", WIDGETS, widget(name, spec={"host": host, "port": 80}))
+
+
+async def test_fields_are_selected_in_the_version_of_the_request() -> None:
+    async with run(release="1.36") as api:
+        await with_selectable_fields(api)
+
+        async def names(target: str) -> list[str]:
+            listed = await api.ok("GET", target)
+            return [item["metadata"]["name"] for item in listed["items"]]
+
+        assert await names(f"{WIDGETS}?fieldSelector=spec.host=x") == ["a", "c", "d"]
+        assert await names(f"{OLD}?fieldSelector=spec.hostPort=x:80") == ["a", "c", "d"]
+        assert await names(f"{OLD}?fieldSelector=spec.hostPort!=x:80") == ["b"]
+        both = "fieldSelector=metadata.name=c,spec.hostPort=x:80"
+        assert await names(f"{OLD}?{both}") == ["c"]
+        page = await api.ok("GET", f"{OLD}?fieldSelector=spec.hostPort=x:80&limit=2")
+        assert [item["metadata"]["name"] for item in page["items"]] == ["a", "c"]
+        token = page["metadata"]["continue"]
+        rest = f"{OLD}?fieldSelector=spec.hostPort=x:80&limit=2&continue={token}"
+        assert await names(rest) == ["d"]
+        await api.ok("DELETE", f"{OLD}?fieldSelector=spec.hostPort=x:80")
+        assert await names(OLD) == ["b"]
+
+
+async def test_a_watch_selects_fields_in_its_version() -> None:
+    async with run(release="1.36") as api:
+        await with_selectable_fields(api)
+        stream = await api.watch(f"{OLD}?watch=true&fieldSelector=spec.hostPort=y:80")
+        await api.ok("PATCH", f"{WIDGETS}/a", {"spec": {"host": "y"}}, media=MERGE)
+        await api.ok("PATCH", f"{WIDGETS}/b", {"spec": {"host": "z"}}, media=MERGE)
+        await api.ok("DELETE", f"{WIDGETS}/c")
+        await api.ok("DELETE", f"{WIDGETS}/a")
+
+        shown: list[Any] = []
+
+        async def complete() -> bool:
+            shown.extend((e["type"], e["object"]["metadata"]["name"]) for e in stream.events())
+            return len(shown) == 4
+
+        await until(complete)
+        assert shown == [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "b"), ("DELETED", "a")]

@@ -205,7 +205,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, **options: Any) -> AsyncIterator[World]:
+async def world(folder: Path, *, release: str = "1.20", **options: Any) -> AsyncIterator[World]:
     context, pair = tls_files(folder)
     network, clock = Network(), RealClock()
     admin = UserInfo("admin", ("system:masters", "system:authenticated"))
@@ -213,6 +213,7 @@ async def world(folder: Path, **options: Any) -> AsyncIterator[World]:
         ServerOptions(
             store=MemoryStore(clock),
             clock=clock,
+            release=release,
             tokens={TOKEN: admin},
             kubelets=KubeletOptions(network.connect, pair, **options),
         )

@@ -222,6 +222,22 @@ async def test_a_bare_proxy_leads_below_itself(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize(("release", "proxied"), [("1.22", False), ("1.23", True), ("1.36", True)])
+async def test_only_reads_are_redirected_from_a_bare_proxy(
+    tmp_path: Path, release: str, proxied: bool
+) -> None:
+    async with run(), world(tmp_path, release=release) as w:
+        w.network.listen(POD_IP, 80, echo)
+        await w.pod()
+        for method in ("GET", "HEAD"):
+            assert (await w.ask(method, f"{PODS}/p/proxy?a=b")).status == 301
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            got = await w.ask(method, f"{PODS}/p/proxy?a=b")
+            assert got.status == (200 if proxied else 301)
+            if proxied:
+                assert (got.json["method"], got.json["target"]) == (method, "/?a=b")
+
+
 async def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
     page = b'<html><a href="/x">x</a></html>'
     expected = f'<html><a href="{PODS}/p/proxy/x">x</a></html>'.encode()

@@ -336,7 +336,7 @@ def test_a_token_belongs_to_the_containers_user() -> None:
 
 
 def test_a_token_for_a_user_id_fails_on_windows() -> None:
-    machine = Machine("windows")
+    machine = Machine("windows", version="v1.30.14")
     store(machine)
     machine.api.put("serviceaccounts", "default", {})
     with pytest.raises(TimeoutError):
@@ -350,6 +350,17 @@ def test_a_token_for_a_user_id_fails_on_windows() -> None:
         'MountVolume.SetUp failed for volume "p" : chown c:\\var\\lib\\kubelet\\pods\\'
     )
     assert text.endswith("\\token: not supported by windows")
+
+
+def test_since_1_31_windows_keeps_the_owner_of_a_token() -> None:
+    machine = Machine("windows", version="v1.31.0")
+    store(machine)
+    machine.api.put("serviceaccounts", "default", {})
+    machine.run(
+        machine.volumes.mount(with_volumes(token_volume(3600), securityContext={"runAsUser": 1000}))
+    )
+    assert machine.events.recorded == []
+    assert machine.files.read(volume(machine, "projected", "p", "token"))
 
 
 @pytest.mark.parametrize("medium", ["", "Memory"])

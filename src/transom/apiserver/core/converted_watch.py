@@ -8,10 +8,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from transom.apiserver.core.converted_lists import is_selected
 from transom.apiserver.core.resources import Resource
-from transom.apiserver.core.watch_types import Buffer, EventCursor, Sink, WatchEncoder
+from transom.apiserver.core.watch_types import (
+    Buffer,
+    EventCursor,
+    Sink,
+    WatchEncoder,
+    WatchStep,
+)
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
+from transom.machinery.field_selectors import FieldSelector
 from transom.machinery.objects import Object
 from transom.store.api import RevisionCompacted, StoreRecord
 
@@ -29,7 +37,9 @@ class ConvertedWatch:
     batch = _BATCH
     slow_from: int | None = None  # records are encoded when they are converted
 
-    def __init__(self, res: Resource, form: WatchEncoder, sink: Sink) -> None:
+    def __init__(
+        self, res: Resource, form: WatchEncoder, sink: Sink, fields: FieldSelector | None
+    ) -> None:
         self.key: object = self  # not shared with other watchers
         self._res = res
         self._form = form
@@ -37,6 +47,8 @@ class ConvertedWatch:
         self._first = form.headed
         self._task: asyncio.Task[None] | None = None
         self._over = False
+        content = fields.of_content() if fields is not None else None
+        self._fields = None if content is None or content.empty else content
 
     # ---- the form the hub sees
     # -----------------------------------------------------------------------------------
@@ -110,16 +122,39 @@ class ConvertedWatch:
         self._sink.push(self._form.error(problem.status()))
         self._sink.end()
 
-    async def _deliver(self, batch: list[tuple[str, Any]]) -> None:
-        records = [item for kind, item in batch if kind != _BOOKMARK]
-        assert self._res.ops.converter is not None
-        converted = iter(await self._res.ops.converter.records(records, self._res.version))
-        for kind, item in batch:
-            if kind == _BOOKMARK:
-                self._sink.push(self._form.bookmark(*item))
-            else:
-                self._sink.push(
-                    self._form.join([self._form.event(kind, next(converted), self._first)])
-                )
+    async def _deliver(self, batch: list[WatchStep]) -> None:
+        records = [step.item for step in batch if step.kind != _BOOKMARK]
+        converted = iter(await self._convert(records))
+        previous = iter(await self._convert_previous(batch))
+        for step in batch:
+            if step.kind == _BOOKMARK:
+                self._sink.push(self._form.bookmark(*step.item))
+                continue
+            record = next(converted)
+            before = next(previous) if self._fields is not None and step.previous else None
+            kind = self._change(step.kind, record, before)
+            if kind is not None:
+                self._sink.push(self._form.join([self._form.event(kind, record, self._first)]))
                 self._first = False
         await asyncio.sleep(0)
+
+    async def _convert(self, records: list[StoreRecord]) -> list[StoreRecord]:
+        assert self._res.ops.converter is not None
+        return await self._res.ops.converter.records(records, self._res.version)
+
+    async def _convert_previous(self, batch: list[WatchStep]) -> list[StoreRecord]:
+        if self._fields is None:
+            return []
+        return await self._convert([step.previous for step in batch if step.previous is not None])
+
+    def _change(self, kind: str, record: StoreRecord, before: StoreRecord | None) -> str | None:
+        """The type of the event for the selected objects; None: the object is not one of them."""
+        if self._fields is None:
+            return kind
+        now = is_selected(self._res, self._fields, record)
+        if before is None:
+            return kind if now else None
+        was = is_selected(self._res, self._fields, before)
+        if now:
+            return kind if was else "ADDED"
+        return "DELETED" if was else None

@@ -40,15 +40,6 @@ _TOO_OLD_RESUME = (
 )
 
 
-async def readable_record(res: Resource, listing: RecordListing) -> RecordListing:
-    """The list converted to this version; waits only for a conversion webhook."""
-    if res.ops.converter is None:
-        return listing
-    return listing._replace(
-        records=await res.ops.converter.records(list(listing.records), res.version)
-    )
-
-
 def too_large_resource_version(revision: int, current: int) -> errors.ApiError:
     return errors.timeout(
         f"Too large resource version: {revision}, current: {current}",
@@ -60,8 +51,11 @@ def too_large_resource_version(revision: int, current: int) -> errors.ApiError:
 def selector_filter(
     storage: Storage, res: Resource, options: ListOptions
 ) -> Callable[[StoreRecord], bool] | None:
-    """The filter of the selectors, or None if everything matches."""
+    """The filter of the selectors for stored objects, or None if everything matches."""
     labels, fields = options.labels, options.fields
+    if fields is not None and res.ops.converter is not None:
+        fields = fields.of_metadata()  # others depend on the version: see `converted_lists`
+        fields = None if fields.empty else fields
     if labels is None and fields is None:
         return None
     if fields is None:
@@ -183,7 +177,7 @@ def _too_old(options: ListOptions, prefix: str, after: str) -> errors.ApiError:
     if not options.token:
         return errors.expired("The resourceVersion for the provided list is too old.")
     problem = errors.expired(_TOO_OLD_RESUME)
-    problem.continue_token = _encode_token(-1, after, prefix)
+    problem.continue_token = encode_token(-1, after, prefix)
     return problem
 
 
@@ -236,11 +230,11 @@ def _scan(
         remaining = None
     else:
         more, remaining = page.more, (page.remaining if page.more else None)
-    token = _encode_token(at, found[-1].key, prefix) if more and found else ""
+    token = encode_token(at, found[-1].key, prefix) if more and found else ""
     return RecordListing(found, at, token, remaining)
 
 
-def _encode_token(revision: int, key: str, prefix: str) -> str:
+def encode_token(revision: int, key: str, prefix: str) -> str:
     """Kubernetes' continue token: the next key and the revision."""
     body = {"v": _TOKEN_VERSION, "rv": revision, "start": key[len(prefix) :] + "\0"}
     return base64.urlsafe_b64encode(orjson.dumps(body)).decode().rstrip("=")

@@ -13,6 +13,7 @@ from transom.apiserver.core.call import (
     RecordListing,
     WatchResult,
 )
+from transom.apiserver.core.converted_lists import list_readable
 from transom.apiserver.core.options import (
     ListOptions,
     first_query_value,
@@ -46,14 +47,14 @@ async def _get_converted(storage: Storage, res: Resource, record: StoreRecord) -
 def list_objects(storage: Storage, call: ApiCall) -> ListResult | Awaitable[ListResult]:
     res, info = call.res, call.info
     options = named_options(parse_list_options(call.query, res, watch=False), info)
+    if res.ops.converter is not None:
+        return _list_converted(storage, res, info.namespace, options)
     steps = lists.list_steps(storage, res, info.namespace, options)
     try:
         next(steps)
     except StopIteration as done:
         listing: RecordListing = done.value
-        if res.ops.converter is None:
-            return ListResult(res, listing)
-        return _list_converted(res, listing)
+        return ListResult(res, listing)
     except lists.PastNeeded as needed:
         return _list_past(storage, res, info.namespace, options, needed)
     return _list_in_turns(res, steps)
@@ -66,16 +67,17 @@ async def _list_past(
     options: ListOptions,
     needed: lists.PastNeeded,
 ) -> ListResult:
-    listing = await lists.list_past(storage, res, namespace, options, needed)
-    return await _list_converted(res, listing)
+    return ListResult(res, await lists.list_past(storage, res, namespace, options, needed))
 
 
 async def _list_in_turns(res: Resource, steps: lists.Steps) -> ListResult:
-    return await _list_converted(res, await lists.finish_list(steps))
+    return ListResult(res, await lists.finish_list(steps))
 
 
-async def _list_converted(res: Resource, listing: RecordListing) -> ListResult:
-    return ListResult(res, await lists.readable_record(res, listing))
+async def _list_converted(
+    storage: Storage, res: Resource, namespace: str, options: ListOptions
+) -> ListResult:
+    return ListResult(res, await list_readable(storage, res, namespace, options))
 
 
 def watch_objects(storage: Storage, call: ApiCall) -> WatchResult:

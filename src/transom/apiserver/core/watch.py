@@ -20,7 +20,7 @@ from transom.apiserver.core.options import ListOptions
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.apiserver.core.watch_encoding import LargeEvents, SharedSlices, SliceEncoder, is_slow
-from transom.apiserver.core.watch_types import Buffer, Sink, WatchEncoder
+from transom.apiserver.core.watch_types import Buffer, Sink, WatchEncoder, WatchStep
 from transom.kit.clock import Timer
 from transom.machinery import errors
 from transom.store.api import RevisionCompacted, StoreEvent, StoreRecord
@@ -134,10 +134,8 @@ class Cursor:
             expired = errors.expired(f"too old resource version: {self.revision} ({gone.revision})")
             return [watcher.audience.form.error(expired.status())]
 
-    def take(self, limit: int) -> list[tuple[str, Any]] | None:
-        """The same without encoding: types with records, a bookmark with revision and True. Raises
-        Compacted.
-        """
+    def take(self, limit: int) -> list[WatchStep] | None:
+        """The same without encoding. Raises Compacted."""
         watcher = self._watcher
         if watcher.closed:
             return None
@@ -146,18 +144,21 @@ class Cursor:
         if snapshot is not None:
             records = self._next_records(snapshot, limit)
             keep = audience.keep
-            return [("ADDED", record) for record in records if keep is None or keep(record)]
+            return [WatchStep("ADDED", r) for r in records if keep is None or keep(r)]
         if self._marker:
             self._marker = False
-            return [(BOOKMARK, (self.revision, True))]
+            return [WatchStep(BOOKMARK, (self.revision, True))]
         events, reached = store.events(audience.prefix, self.revision, limit)
         if not events and reached == store.revision:
             self.revision = reached
             watcher.catch_up()
             return None
-        found = [
-            seen for event in events if (seen := watch_change(event, audience.keep)) is not None
-        ]
+        found = []
+        for event in events:
+            seen = watch_change(event, audience.keep)
+            if seen is not None:
+                previous = event.previous if seen[0] == "MODIFIED" else None
+                found.append(WatchStep(*seen, previous))
         self._forget(events)
         self.revision = reached
         return found
@@ -544,7 +545,11 @@ class WatchHub:
         if `since` is too old.
         """
         storage = self.storage
-        conversion = ConvertedWatch(res, form, sink) if res.ops.converter is not None else None
+        conversion = (
+            ConvertedWatch(res, form, sink, options.fields)
+            if res.ops.converter is not None
+            else None
+        )
         if conversion is not None:
             form, sink = conversion, conversion
         prefix = res.key_prefix(namespace)

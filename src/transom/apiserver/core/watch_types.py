@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from transom.machinery.objects import Object
 from transom.store.api import StoreRecord
 
 Buffer = bytes | memoryview
+
+
+class WatchStep(NamedTuple):
+    """An event before its encoding."""
+
+    kind: str
+    item: Any  # a record; of a bookmark: its revision, and whether it ends the initial events
+    previous: StoreRecord | None = None  # of a changed object
 
 
 class EventCursor(Protocol):
@@ -18,7 +26,7 @@ class EventCursor(Protocol):
     revision: int
 
     def read(self, size: int) -> Sequence[Buffer] | asyncio.Future[Any] | None: ...
-    def take(self, limit: int) -> list[tuple[str, Any]] | None: ...
+    def take(self, limit: int) -> list[WatchStep] | None: ...
 
 
 class Sink(Protocol):

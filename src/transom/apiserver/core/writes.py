@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from transom.apiserver.core import lists
 from transom.apiserver.core.bodies import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -35,6 +34,7 @@ from transom.apiserver.core.bodies import (
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult, ListResult, ObjectResult
 from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.converted_lists import list_readable
 from transom.apiserver.core.offload import is_large
 from transom.apiserver.core.options import parse_list_options
 from transom.apiserver.core.resources import Resource
@@ -318,7 +318,7 @@ async def delete_collection(storage: Storage, call: ApiCall) -> ListResult:
     options = await read_delete_options(storage, call)
     ctx.dry_run = bool(options.get("dryRun"))
     _warn_of_orphans(ctx, res, options)
-    listing = await lists.list_in_turns(storage, res, call.info.namespace, chosen)
+    listing = await list_readable(storage, res, call.info.namespace, chosen)
     for record in listing.records:
         meta = orjson.loads(record.value)["metadata"]
         try:
@@ -327,4 +327,4 @@ async def delete_collection(storage: Storage, call: ApiCall) -> ListResult:
             if problem.code != 404:
                 raise
     # The original list, with the continue token unless it was the last page.
-    return ListResult(res, await lists.readable_record(res, listing))
+    return ListResult(res, listing)

@@ -26,6 +26,7 @@ from transom.http.messages import Answer, HttpRequest
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT, Release
 
 # Protocol modules are imported with the first client that needs them.
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ class Kubelets:
         rng: random.Random,
         services: Sequence[str] = (),
         own: str = "",
+        release: Release = DEFAULT,
     ) -> None:
         self._options = options
+        self._release = release
         self._find = find
         self._rng = rng
         self._transport = KubeletTransport(options, clock, services, own)
@@ -137,7 +140,7 @@ class Kubelets:
             location = locations.service_location(self._find, namespace, name, self._rng)
         else:
             location = locations.node_location(self._find, name, self._options)
-        return await proxying.serve_proxy(self._transport, request, location, path)
+        return await proxying.serve_proxy(self._transport, request, location, path, self._release)
 
     async def summary(self, node: str) -> Object:
         """The resource usage of a node and its pods from its kubelet; raises ApiError, CallError or

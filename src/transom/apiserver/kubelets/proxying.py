@@ -22,6 +22,8 @@ from transom.http.encode import END_OF_STREAM
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, encode_chunk
 from transom.http.outgoing import CallError, CallTarget, OutgoingConnection, ResponseHead
 from transom.http.relay import escape_path
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 
 _CACHE = (b"Cache-Control", b"no-cache, private")
 _CORS = frozenset(
@@ -42,7 +44,11 @@ _WBITS = {"gzip": 31, "deflate": -15}
 
 
 async def serve_proxy(
-    transport: KubeletTransport, request: HttpRequest, location: ProxyLocation, path: str
+    transport: KubeletTransport,
+    request: HttpRequest,
+    location: ProxyLocation,
+    path: str,
+    release: Release,
 ) -> Answer:
     """`path` is the path on the target: empty if the client's path has no `/`."""
     path = clean_path(path)
@@ -51,7 +57,7 @@ async def serve_proxy(
     if not path.endswith("/") and request.path.endswith("/"):
         path += "/"
     query = request.target.partition(b"?")[2].decode("latin-1")
-    if not path:
+    if not path and _is_redirected(request.method, release):
         return HttpResponse(
             301,
             [_CACHE, (b"Location", (request.path + "/" + (f"?{query}" if query else "")).encode())],
@@ -72,6 +78,10 @@ async def serve_proxy(
         return await _answer(transport, request, connection, head, outside)
     except CallError as problem:
         raise plain_location_error(f"error trying to reach service: {problem}") from problem
+
+
+def _is_redirected(method: str, release: Release) -> bool:
+    return method in ("GET", "HEAD") or not has_behaviour(release, "ProxyRedirectsReads")
 
 
 async def _upgraded(

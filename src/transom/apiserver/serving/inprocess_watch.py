@@ -165,7 +165,10 @@ class InProcessWatch(BatchedWatch):
         else:
             bookmark = self._bookmark
             self._push(
-                [(kind, bookmark(*item) if kind == BOOKMARK else item) for kind, item in batch]
+                [
+                    (step.kind, bookmark(*step.item) if step.kind == BOOKMARK else step.item)
+                    for step in batch
+                ]
             )
 
     def _bookmark(self, revision: int, initial: bool) -> Object:

@@ -5,6 +5,7 @@ VolumeAttachment for their driver.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final
 
 from transom.client.api import ApiClient, is_already_exists, is_not_found
@@ -17,6 +18,7 @@ from transom.machinery.attachable import ATTACHABLE, CLOUD_PLUGINS, split_unique
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
+_NAME: Final = re.compile(r"csi-[0-9a-f]{64}")
 _ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 # The errors of Kubernetes' plugins when the controller manager has no cloud provider.
@@ -79,6 +81,11 @@ def _size(spec: VolumeSpec) -> int:
 
 def volume_attachment_name(handle: str, driver: str, node: str) -> str:
     return "csi-" + hashlib.sha256(f"{handle}{driver}{node}".encode()).hexdigest()
+
+
+def is_own_attachment(attachment: Object) -> bool:
+    """Whether this controller created it: those of other clients are none of its business."""
+    return _NAME.fullmatch(attachment["metadata"]["name"]) is not None
 
 
 async def create_volume_attachment(client: ApiClient, spec: VolumeSpec, node: str) -> None:

@@ -30,6 +30,7 @@ from transom.controllers.attachdetach.attachers import (
     InTreeAttacher,
     create_volume_attachment,
     delete_volume_attachment,
+    is_own_attachment,
 )
 from transom.controllers.attachdetach.desired import (
     DesiredState,
@@ -202,6 +203,8 @@ class AttachDetach:
         return sorted(names)
 
     def _attachment_changed(self, attachment: Object) -> None:
+        if not is_own_attachment(attachment):
+            return
         name = self._unique_name(attachment)
         node = attachment["spec"]["nodeName"]
         self._csi.setdefault(name, {})[node] = attachment
@@ -209,6 +212,8 @@ class AttachDetach:
         self._queue.add(name)
 
     def _attachment_deleted(self, attachment: Object) -> None:
+        if not is_own_attachment(attachment):
+            return
         name, node = self._unique_name(attachment), attachment["spec"]["nodeName"]
         self._csi_names.pop(attachment["metadata"]["name"], None)
         nodes = self._csi.get(name, {})

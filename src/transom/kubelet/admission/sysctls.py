@@ -4,22 +4,28 @@ allow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.windows.sysctls import safe_sysctls
 
 _NAMESPACES = {"kernel.sem": "ipc"}
 _PREFIXES = {"kernel.shm": "ipc", "kernel.msg": "ipc", "fs.mqueue.": "ipc", "net.": "net"}
 _ALLOWLIST_SINCE = (1, 23)
 
+_SWAPPED = str.maketrans("./", "/.")
+
 
 class Sysctls:
     """Raises ValueError for a pattern that can never be allowed; such a kubelet does not start."""
 
-    __slots__ = ("_names", "_prefixes", "_refusal")
+    __slots__ = ("_names", "_prefixes", "_refusal", "_slashes")
 
     def __init__(self, allowed: Iterable[str], release: tuple[int, int]) -> None:
+        self._slashes = has_behaviour(Release(*release), "SysctlSlashes")
         self._names: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._refusal = "not allowlisted" if release >= _ALLOWLIST_SINCE else "not whitelisted"
@@ -35,7 +41,8 @@ class Sysctls:
     def problem(self, spec: Object) -> str:
         """Why a pod with this spec is rejected; empty when it is admitted."""
         for sysctl in (spec.get("securityContext") or {}).get("sysctls") or ():
-            wrong = self._check_sysctl(sysctl["name"], spec)
+            name = sysctl["name"]
+            wrong = self._check_sysctl(dotted_name(name) if self._slashes else name, spec)
             if wrong:
                 return f"forbidden sysctl: {wrong}"
         return ""
@@ -51,6 +58,14 @@ class Sysctls:
         if spec.get("hostIPC" if namespace == "ipc" else "hostNetwork"):
             return f'"{name}" not allowed with host {namespace} enabled'
         return ""
+
+
+def dotted_name(name: str) -> str:
+    """A name whose parts are divided by slashes (and which may have dots in them), with dots."""
+    first = re.search(r"[./]", name)
+    if first is None or first[0] == ".":
+        return name
+    return name.translate(_SWAPPED)
 
 
 def namespaced_by(name: str) -> str:

@@ -140,7 +140,7 @@ async def _fill(env: KubeletContext, directory: str, payload: Payload) -> None:
             files.mkdir(env.os.join(directory, path.rpartition("/")[0]), 0o777)
         files.write(whole, projection.data, projection.mode)
         if projection.user is not None:
-            env.os.set_owner(files, whole, projection.user)
+            env.os.set_owner(files, whole, projection.user, env.config.release)
 
 
 def _link(env: KubeletContext, path: str) -> str:

@@ -20,6 +20,7 @@ Behaviour = Literal[
     "StructuredZpages",
     "ZpagesV1beta1",
     "JobSuccessCriteriaOfAllJobs",
+    "ProxyRedirectsReads",
     "StructuredAuthenticationV1alpha1",
     "StructuredAuthenticationV1beta1",
     "StructuredAuthenticationV1",
@@ -483,6 +484,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     # Tokens of other issuers have the credential id of their claim jti.
     "CredentialIds": Release(1, 32),
     "JobSuccessCriteriaOfAllJobs": Release(1, 31),
+    # The proxy redirects only GET and HEAD to the path with a slash, and passes other calls.
+    "ProxyRedirectsReads": Release(1, 23),
     # The versions of configuration files of the API server.
     "StructuredAuthenticationV1alpha1": Release(1, 29),
     "StructuredAuthenticationV1beta1": Release(1, 30),

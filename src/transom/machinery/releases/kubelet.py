@@ -10,6 +10,7 @@ from typing import Final, Literal
 from transom.machinery.releases.release import TABLES_SINCE, Release
 
 KubeletBehaviour = Literal[
+    "AnyVariableNames",
     "BestEffortMemoryPolicy",
     "CriticalPodsWithoutSwap",
     "LimitsSwap",
@@ -50,6 +51,8 @@ KubeletBehaviour = Literal[
 ]
 
 _SINCE: Final[dict[KubeletBehaviour, Release]] = {
+    # Keys of config maps and secrets become variables whatever characters they have.
+    "AnyVariableNames": Release(1, 30),
     # The memory manager has a policy for Windows, and does not use a NUMA node both alone and
     # together with others.
     "BestEffortMemoryPolicy": Release(1, 32),

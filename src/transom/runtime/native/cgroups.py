@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
+from transom.runtime.cgroup2 import cpu_max, cpu_weight
 from transom.runtime.native.platform import CgroupLimits, CgroupUsage, Spec
 from transom.runtime.usable import usable_cgroup_files, usable_cpus, usable_numa_nodes
 
@@ -241,7 +242,7 @@ def set_cgroup_shares(group: str, shares: int) -> None:
     """Its share of processor time under contention, relative to its siblings."""
     shares = max(shares, _LEAST_SHARES)
     if cgroup_hierarchies().version == 2:
-        _write(f"{_at('cpu', group)}/cpu.weight", 1 + (min(shares, 262144) - 2) * 9999 // 262142)
+        _write(f"{_at('cpu', group)}/cpu.weight", cpu_weight(shares))
     else:
         _write(f"{_at('cpu', group)}/cpu.shares", shares)
 
@@ -249,14 +250,13 @@ def set_cgroup_shares(group: str, shares: int) -> None:
 def set_cgroup_limits(group: str, limits: CgroupLimits) -> None:
     """Changes the limits of a container that runs."""
     two = cgroup_hierarchies().version == 2
-    period = limits.cpu_period or _PERIOD
     set_cgroup_shares(group, limits.cpu_shares or _LEAST_SHARES)
     if cpus := _usable_cpus(limits.cpuset):
         _write(f"{_at('cpuset', group)}/cpuset.cpus", cpus)
     if mems := _usable_mems(limits.cpuset_mems):
         _write(f"{_at('cpuset', group)}/cpuset.mems", mems)
     if two:
-        _write(f"{_at('cpu', group)}/cpu.max", f"{limits.cpu_quota or 'max'} {period}")
+        _write(f"{_at('cpu', group)}/cpu.max", cpu_max(limits.cpu_quota, limits.cpu_period))
         _write(f"{_at('memory', group)}/memory.max", limits.memory or "max")
         for name, text in usable_cgroup_files(limits.unified or {}).items():
             _write(f"{_at('memory', group)}/{name}", text)

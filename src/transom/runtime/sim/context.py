@@ -13,6 +13,7 @@ from transom.kit.lazy import lazy_import
 from transom.machines.container_files import LayeredFiles
 from transom.machines.cpus import CpuSet, CpuTopology, machine_topology, parse_cpuset
 from transom.machines.machine import HostClock
+from transom.runtime.cgroup2 import cgroup2_files
 from transom.runtime.sim import environment, files
 from transom.runtime.sim.container_network import ContainerNetwork
 from transom.runtime.sim.container_volumes import ContainerVolumes
@@ -36,7 +37,6 @@ else:
 
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 _STARTUP_CPU = 0.03  # start-up time of a process in seconds
-_CPU_PERIOD = 100_000  # microseconds
 
 
 class SimContext(ProgramStreams):
@@ -232,13 +232,16 @@ class SimContext(ProgramStreams):
     @property
     def cgroup_files(self) -> Mapping[str, str]:
         linux = self._container.config.linux
-        if linux is None:
-            return {}
-        resources = linux.resources
-        files = {**resources.unified, "cpuset.mems": resources.cpuset_mems}
-        if resources.cpu_quota > 0:
-            files["cpu.max"] = f"{resources.cpu_quota} {resources.cpu_period or _CPU_PERIOD}"
-        return files
+        return cgroup2_files(linux.resources) if linux is not None else {}
+
+    @property
+    def sysctls(self) -> Mapping[str, str]:
+        return self._container.sandbox.config.linux.sysctls
+
+    @property
+    def oom_score_adjustment(self) -> int:
+        linux = self._container.config.linux
+        return linux.resources.oom_score_adj if linux is not None else 0
 
     @property
     def cpu_topology(self) -> CpuTopology:

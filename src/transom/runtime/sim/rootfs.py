@@ -26,8 +26,9 @@ from transom.runtime.sim.users import GROUP_FILE, PASSWORD_FILE
 from transom.userland.api import ImageInfo, Userland
 
 if TYPE_CHECKING:
-    from transom.userland.servers import web
+    from transom.userland.servers import tls, web
 else:
+    tls = lazy_import("transom.userland.servers.tls")
     web = lazy_import("transom.userland.servers.web")
 
 _ELF = TreeFile(b"\x7fELF", 0o755)
@@ -38,6 +39,7 @@ _BUSYBOX = (
     "date",
     "echo",
     "env",
+    "expr",
     "false",
     "grep",
     "hostname",
@@ -117,6 +119,7 @@ _WINDOWS_TOOLS = (
     "du",
     "echo",
     "env",
+    "expr",
     "false",
     "find",
     "free",
@@ -272,13 +275,20 @@ _PAGES = {
 
 
 @cache
-def _with_program(windows: bool, userland: Userland, path: str, page: str, picture: str) -> Inode:
+def _with_program(
+    windows: bool, userland: Userland, path: str, page: str, picture: str, certificate: bool
+) -> Inode:
     entries: dict[str, Entry] = {path: _EXE if windows else _ELF} if path else {}
     if page:
         place = "C:" + page.replace("/", "\\") if windows and page.startswith("/") else page
         entries[place] = TreeFile(web.DEFAULT_PAGES[page])
+    top = "C:\\" if windows else "/"
+    if certificate:
+        entries[top + "agnhost"] = _EXE if windows else _ELF  # on Windows too without .exe
+        entries[top + "localhost.crt"], entries[top + "localhost.key"] = map(
+            TreeFile, tls.untrusted_pair()
+        )
     if picture:  # an image that serves one, and a page that names it
-        top = "C:\\" if windows else "/"
         entries[top + picture] = TreeFile(b"\xff\xd8\xff\xe0")
         entries[top + "data.json"] = TreeFile(f'{{\n  "image": "{picture}"\n}}\n'.encode())
     return make_tree(WINDOWS if windows else POSIX, entries, _base(windows, userland))
@@ -292,6 +302,7 @@ def root_of(image: ImageInfo) -> Inode:
     if own.startswith("/") and not own.startswith(("/bin/", "/usr/bin/")) and image.program:
         path = f"C:{own}.exe".replace("/", "\\") if windows else own
     picture = image.options.get("picture", "")
-    if path or page or picture:
-        return _with_program(windows, image.userland, path, page, picture)
+    certificate = image.program == "agnhost"
+    if path or page or picture or certificate:
+        return _with_program(windows, image.userland, path, page, picture, certificate)
     return _base(windows, image.userland)

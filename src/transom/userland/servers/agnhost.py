@@ -121,7 +121,7 @@ def _porter(context: ProgramContext) -> Program:
     server.on_signal = server.as_go
     as_json = flag(context, "json-response") == "true"
     for name, value in context.env.items():
-        for prefix in ("SERVE_PORT_", "SERVE_TLS_PORT_"):
+        for prefix in ("SERVE_PORT_", "SERVE_TCP_PORT_", "SERVE_TLS_PORT_"):
             port = name.removeprefix(prefix)
             if port == name or not port.isdigit():
                 continue

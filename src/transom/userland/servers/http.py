@@ -164,6 +164,9 @@ class ProgramHttpServer:
             if self._tls is not None and buffer and buffer[0] == tls.HANDSHAKE:
                 await tls.relay(bytes(buffer), connection, self._tls(), self.accept)
                 return False
+            if self._raw is None and b"\n" in buffer and not _is_request_line(buffer):
+                await loop.sock_sendall(connection, _BAD_REQUEST)
+                return False
             if self._raw is not None and len(buffer) >= 4 and not _looks_like_http(buffer):
                 await self._raw(bytes(buffer), connection)
                 return False
@@ -177,13 +180,8 @@ class ProgramHttpServer:
         del buffer[: len(head) + 4]
         lines = head.decode("latin-1").split("\r\n")
         pieces = lines[0].split(" ")
-        if len(pieces) != 3 or not pieces[2].startswith("HTTP/"):
-            await loop.sock_sendall(
-                connection,
-                b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; "
-                b"charset=utf-8\r\nConnection: "
-                b"close\r\n\r\n400 Bad Request",
-            )
+        if not _is_request_line(head):
+            await loop.sock_sendall(connection, _BAD_REQUEST)
             return False
         headers: dict[str, str] = {}
         for line in lines[1:]:
@@ -220,6 +218,18 @@ class ProgramHttpServer:
             lines.append("Connection: keep-alive")
         body = b"" if request.method == "HEAD" else response.body
         return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
+
+
+_BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Connection: close\r\n\r\n400 Bad Request"
+)
+
+
+def _is_request_line(received: bytes | bytearray) -> bool:
+    """Whether the first line is one; a server does not wait for more after another."""
+    pieces = received.partition(b"\n")[0].rstrip(b"\r").split(b" ")
+    return len(pieces) == 3 and pieces[2].startswith(b"HTTP/")
 
 
 _METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"PATC", b"OPTI", b"CONN", b"TRAC")

@@ -9,6 +9,7 @@ import ssl
 import time
 from email.parser import BytesParser
 from email.policy import HTTP
+from functools import partial
 
 from transom.http import goerrors
 from transom.kit.durations import format_duration, parse_duration
@@ -26,15 +27,18 @@ from transom.userland.servers.simple import as_json, flag
 from transom.userland.subprogram import run_captured
 
 _EPHEMERAL = (32768, 60999)
+_DISABLED = -1
+_SHUTDOWN_SIGNALS = ("SIGTERM", "CTRL_SHUTDOWN_EVENT", "CTRL_CLOSE_EVENT")
 
 
 def netexec(context: ProgramContext) -> Program:
     server = ServerProgram(context)
-    server.on_signal = server.as_go
     port = int(flag(context, "http-port", "8080"))
     udp_port = int(flag(context, "udp-port", "8081"))
     override = flag(context, "http-override")
-    actions = _Actions(server)
+    actions = _Actions(server, port, udp_port)
+    delay = int(flag(context, "delay-shutdown", "0"))
+    server.on_signal = partial(actions.shut_down, delay) if delay > 0 else server.as_go
 
     async def handle(request: ProgramHttpRequest) -> ProgramHttpResponse:
         if override:
@@ -57,6 +61,8 @@ def netexec(context: ProgramContext) -> Program:
         server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
         server.exit(1)
         return server
+    if udp_port == _DISABLED:
+        return server
     try:
         context.network.answer(udp_port, actions.datagram)
     except OSError as error:
@@ -71,9 +77,21 @@ def netexec(context: ProgramContext) -> Program:
 
 
 class _Actions:
-    def __init__(self, server: ServerProgram) -> None:
+    def __init__(self, server: ServerProgram, port: int, udp_port: int) -> None:
         self.server = server
         self.context = server.context
+        self._port = port
+        self._udp_port = udp_port
+        self._shutting_down = False
+
+    def shut_down(self, seconds: int, signal: str) -> bool:
+        if signal not in _SHUTDOWN_SIGNALS:
+            return self.server.as_go(signal)
+        if not self._shutting_down:
+            self._shutting_down = True
+            self.server.go_log(f"Sleeping {seconds} seconds before terminating...")
+            self.server.later(seconds, self.server.exit, 0)
+        return True
 
     async def answer(self, request: ProgramHttpRequest) -> ProgramHttpResponse:
         query = request.query
@@ -87,9 +105,14 @@ class _Actions:
             return program_text_response(request.peer)
         if path == "/echo":
             return self._echo(query)
-        if path == "/healthz":
-            log("GET /healthz")
-            return ProgramHttpResponse(200)
+        if path in ("/healthz", "/readyz"):
+            log(f"GET {path}")
+            return self._health(path)
+        if path == "/serverport":
+            log("GET /serverport")
+            return program_text_response(str(self._port))
+        if path == "/header":
+            return self._header(request)
         if path == "/exit":
             return self._exit(query)
         if path == "/shutdown":
@@ -121,9 +144,27 @@ class _Actions:
         if reported == "clientip":
             self.server.go_log(f"Sending clientip back to UDP client {client}")
             return client.encode()
+        if reported == "serverport":
+            self.server.go_log(f"Sending server port to UDP client {self._udp_port}")
+            return str(self._udp_port).encode()
         if reported:
             self.server.go_log(f"Unknown UDP command received from {client}: {reported}")
         return None
+
+    def _health(self, path: str) -> ProgramHttpResponse:
+        if path == "/readyz" and self._shutting_down:
+            return program_text_response("shutting down", 503)
+        if self._udp_port == _DISABLED:  # the UDP server is what makes it ready
+            return ProgramHttpResponse(412)
+        return ProgramHttpResponse(200) if path == "/healthz" else program_text_response("ok")
+
+    def _header(self, request: ProgramHttpRequest) -> ProgramHttpResponse:
+        key = request.query.get("key", "")
+        self.server.go_log(f"GET /header?key={key}" if key else "GET /header")
+        if key:
+            return program_text_response(request.headers.get(key.lower(), ""))
+        shown = {name.title(): [value] for name, value in request.headers.items() if name != "host"}
+        return program_text_response(_sorted_json(shown))
 
     def _echo(self, query: dict[str, str]) -> ProgramHttpResponse:
         message, code = query.get("msg", ""), query.get("code", "")

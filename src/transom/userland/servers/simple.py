@@ -38,7 +38,8 @@ def flag(context: ProgramContext, name: str, default: str = "") -> str:
         bare = argument.lstrip("-") if argument.startswith("-") else ""
         if bare == name:
             following = arguments[index + 1] if index + 1 < len(arguments) else ""
-            return following if following and not following.startswith("-") else "true"
+            is_value = not following.startswith("-") or following[1:].isdigit()
+            return following if following and is_value else "true"
         if bare.startswith(name + "="):
             return bare[len(name) + 1 :]
     return default

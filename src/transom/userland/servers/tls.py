@@ -37,10 +37,15 @@ def context_of(certificate: bytes, key: bytes) -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def untrusted_certificate() -> ssl.SSLContext:
-    """A certificate of an unknown authority, the same for all servers."""
+    return context_of(*untrusted_pair())
+
+
+@lru_cache(maxsize=1)
+def untrusted_pair() -> tuple[bytes, bytes]:
+    """A certificate of an unknown authority and its key, the same for all servers."""
     authority = make_ca("localhost")
-    pair = issue_server(authority, "localhost", ("localhost",), ("127.0.0.1",))
-    return context_of(pair.certificate, pair.key)
+    pair = issue_server(authority, "localhost", ("localhost",), ("127.0.0.1", "::1"))
+    return pair.certificate, pair.key
 
 
 async def relay(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from transom.machines.cpus import CpuSet, CpuTopology, machine_topology
@@ -362,6 +363,8 @@ class LoginContext(ProgramStreams):
     privileged = net_admin = True
     no_new_privileges = False
     container_id = ""
+    oom_score_adjustment = 0
+    sysctls: Mapping[str, str] = MappingProxyType({})
     user_namespace: tuple[int, int] | None = None
     volumes = None
     native = None

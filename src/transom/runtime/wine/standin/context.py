@@ -331,6 +331,14 @@ class StandInContext:
     def user_namespace(self) -> tuple[int, int] | None:
         return None  # Windows has none
 
+    @property
+    def sysctls(self) -> Mapping[str, str]:
+        return {}  # Windows has none
+
+    @property
+    def oom_score_adjustment(self) -> int:
+        return 0  # Windows has none
+
     @cached_property
     def container_id(self) -> str:
         try:

@@ -326,16 +326,24 @@ def df(process: Process) -> int:
     return 0
 
 
-def linux_mount(process: Process) -> int:
-    if len(process.argv) > 1 and not process.context.credentials.privileged:
-        return process.fail("permission denied (are you root?)", 1)
-    on_node = process.context.node
-    if len(process.argv) > 1 and on_node is not None:
-        return mounting.mount_on_node(process, on_node)
+def _list_mounts(process: Process, kinds: str) -> int:
     for line in process.files.text("/proc/mounts").splitlines():
         device, place, kind, flags, *_ = line.split()
-        process.write(f"{device} on {place} type {kind} ({flags})\n")
+        if not kinds or kind in kinds.split(","):
+            process.write(f"{device} on {place} type {kind} ({flags})\n")
     return 0
+
+
+def linux_mount(process: Process) -> int:
+    match process.argv:
+        case [_]:
+            return _list_mounts(process, "")
+        case [_, "-t", kinds]:
+            return _list_mounts(process, kinds)
+    if not process.context.credentials.privileged:
+        return process.fail("permission denied (are you root?)", 1)
+    on_node = process.context.node
+    return 0 if on_node is None else mounting.mount_on_node(process, on_node)
 
 
 def linux_umount(process: Process) -> int:
