@@ -177,10 +177,10 @@ def still_open(sockets: Sequence[socket.socket]) -> int:
 def flood(client: Client, pid: int, args: argparse.Namespace) -> None:
     idle = resident(pid)
     print(f"idle server with {args.pods} pods: {idle:.0f} MiB")
-    probe = client.open()
-    version = orjson.loads(client.ask(probe, client.request(f"{PODS}?limit=1")))["metadata"][
-        "resourceVersion"
-    ]
+    with client.open() as first:
+        version = orjson.loads(client.ask(first, client.request(f"{PODS}?limit=1")))["metadata"][
+            "resourceVersion"
+        ]
     sockets: list[ssl.SSLSocket] = []
     began = time.monotonic()
     for number in range(args.watchers):
@@ -194,6 +194,7 @@ def flood(client: Client, pid: int, args: argparse.Namespace) -> None:
         )
         sockets.append(sock)
     opened = time.monotonic()
+    probe = client.open()
     print(f"{args.watchers} watchers opened in {opened - began:.1f} s: {resident(pid):.0f} MiB")
     peak, worst, gone = resident(pid), 0.0, 0.0
     number = 0

@@ -8,7 +8,6 @@ loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import socket
 import zlib
@@ -115,6 +114,28 @@ async def test_a_page_that_is_too_large_passes_as_it_is(tmp_path: Path) -> None:
         assert (await w.ask("GET", f"{BASE}/")).body == page
 
 
+class Hostile:
+    """Not an HTTP server: it sends the same bytes to every client."""
+
+    def __init__(self, sent: list[bytes]) -> None:
+        self._sent = sent
+        self.broken_off = False
+
+    async def adopt(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            for piece in self._sent:
+                writer.write(piece)
+                await writer.drain()
+        except ConnectionError:
+            self.broken_off = True
+        writer.close()
+
+    async def stop(self, _grace: float) -> None:
+        """Every connection ends with its exchange."""
+
+
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
@@ -136,25 +157,29 @@ async def test_a_page_that_is_too_large_passes_as_it_is(tmp_path: Path) -> None:
 async def test_an_endless_head_is_broken_off(
     tmp_path: Path, sent: list[bytes], expected: str
 ) -> None:
-    class Hostile:
-        """Not an HTTP server: it sends those bytes to every client."""
-
-        async def adopt(self, connection: socket.socket) -> None:
-            reader, writer = await asyncio.open_connection(sock=connection)
-            await reader.readuntil(b"\r\n\r\n")
-            with contextlib.suppress(ConnectionError):
-                for piece in sent:
-                    writer.write(piece)
-                    await writer.drain()
-            writer.close()
-
-        async def stop(self, _grace: float) -> None:
-            """Every connection ends with its exchange."""
-
     async with world(tmp_path) as w:
-        w.network._servers[POD_IP, 80] = Hostile()  # type: ignore[assignment]
+        w.network._servers[POD_IP, 80] = Hostile(sent)  # type: ignore[assignment]
         await w.pod()
         before = peak(reset=True)
         answer = await w.ask("GET", f"{BASE}/")
         assert answer.status == 500 and expected in answer.body.decode(), answer.body
         assert peak() - before < 60 * MIB
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [b"0\r\n" + b"X: y\r\n" * 10_000, b"0\r\nX: " + b"y" * 60_000, b"5;" + b"a" * 60_000],
+    ids=["many trailers", "one trailer", "chunk extension"],
+)
+async def test_endless_framing_of_a_body_is_broken_off(tmp_path: Path, framing: bytes) -> None:
+    sent = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", framing]
+    rest = b"X: y\r\n" * 10_000 if framing.endswith(b"\n") else framing[-60_000:]
+    hostile = Hostile([*sent, *[rest] * 2_000])
+    async with world(tmp_path) as w:
+        w.network._servers[POD_IP, 80] = hostile  # type: ignore[assignment]
+        await w.pod()
+        before = peak(reset=True)
+        with pytest.raises(asyncio.IncompleteReadError):  # the client notices, too
+            await w.ask("GET", f"{BASE}/")
+        assert peak() - before < 20 * MIB
+        assert hostile.broken_off

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -10,9 +11,13 @@ from transom.machinery import quantity
 from transom.machinery.device_taints import apply_taint_rules
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
-from transom.scheduler.device_allocator import AllocatedDevices, DeviceAllocator
+from transom.scheduler.device_allocator import AllocatedDevices, Deadline, DeviceAllocator
 from transom.scheduler.device_capacity import consumed_capacity
+from transom.scheduler.device_pools import NodeMatches
 from transom.scheduler.errors import SchedulingError
+from transom.scheduler.framework import Status
+from transom.scheduler.plugins.device_search import is_long_search, search_nodes
+from transom.scheduler.snapshot import NodeInfo, Snapshot
 
 DRIVER = "d.example.com"
 
@@ -173,3 +178,63 @@ def test_requests_are_rounded_to_the_policy(
     device = {"capacity": {"n": {"value": "8", "requestPolicy": policy}}}
     found = consumed_capacity(device, {"requests": {"n": wanted}} if wanted else None)
     assert (str(found["n"]) if found else None) == consumed
+
+
+# ---- long searches
+
+
+CLASSES: dict[str, Object] = {"gpu": {"metadata": {"name": "gpu"}, "spec": {}}}
+COSTLY = "device.attributes.all(a, device.attributes.all(b, a != b || a == b))"
+
+
+def is_long(claim: Object, devices: int) -> bool:
+    one = make_slice(*(make_device(f"d{i}") for i in range(devices)))
+    return is_long_search([claim], [one], CLASSES.get, Release(1, 36))
+
+
+def test_only_searches_that_may_take_long_leave_the_event_loop() -> None:
+    assert not is_long(make_claim(exactly(count=4)), 8)
+    assert not is_long(make_claim(exactly(selectors=cel("device.driver == 'x'"))), 8)
+    assert is_long(make_claim(exactly(count=32)), 128)
+    assert is_long(make_claim(exactly(), exactly("b"), constraints=[{"matchAttribute": "x"}]), 2)
+    assert is_long(make_claim(exactly(selectors=cel(COSTLY) * 32)), 8)
+    alternatives = {"name": "a", "firstAvailable": [{"deviceClassName": "gpu", "count": 32}] * 8}
+    assert is_long(make_claim(alternatives), 8)
+    assert not is_long(make_claim(exactly(selectors=cel("not CEL"))), 8)  # the search reports it
+
+
+def nodes(*names: str) -> Snapshot:
+    snapshot = Snapshot()
+    for name in names:
+        snapshot.set_node({"metadata": {"name": name, "labels": {"zone": name}}, "status": {}})
+    return snapshot
+
+
+async def test_a_long_search_runs_in_a_thread_and_knows_the_nodes_of_devices() -> None:
+    zone = {"key": "zone", "operator": "In", "values": ["n2"]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
+    one = make_slice(make_device("d0"), nodeName=None, nodeSelector=selector)
+    threads: set[int] = set()
+
+    def find(node: NodeInfo, matches: NodeMatches, deadline: Deadline) -> bool | Status | None:
+        threads.add(threading.get_ident())
+        if node.name == "n3":
+            raise SchedulingError("broken")
+        return matches(one["spec"]["nodeSelector"])
+
+    found = await search_nodes(find, nodes("n1", "n2", "n3"), [one])
+    assert threads and threading.get_ident() not in threads
+    assert (found["n1"], found["n2"], str(found["n3"])) == (False, True, "broken")
+
+
+def test_a_search_ends_at_its_deadline() -> None:
+    one = make_slice(*(make_device(f"d{i}", f"m{i}") for i in range(30)))
+    hopeless = make_claim(
+        *(exactly(f"r{i}") for i in range(8)), constraints=[{"distinctAttribute": f"{DRIVER}/no"}]
+    )
+    allocator = DeviceAllocator(Release(1, 36), AllocatedDevices((), {}), CLASSES.get, [one])
+    over = Deadline(60)
+    over.cancel()
+    with pytest.raises(SchedulingError, match="node n1: timed out trying to allocate devices"):
+        allocator.allocate([hopeless], "n1", lambda selector: False, over)
+    assert allocator.allocate([hopeless], "n1", lambda selector: False, Deadline(60)) is None

@@ -88,6 +88,9 @@ class ClusterConfig(ClusterSettings):
         return f"https://[{host}]:{self.port}" if ":" in host else f"https://{host}:{self.port}"
 
 
+_DEFAULTS = ClusterConfig()
+
+
 def check_cluster_name(name: str) -> str:
     if not _is_name(name):
         raise UserError(
@@ -153,11 +156,15 @@ def _read(path: Path, name: str) -> ClusterConfig | None:
 
 
 def config_from_document(raw: dict[str, Any], path: Path) -> ClusterConfig:
-    """Decodes a saved configuration; `path` is for messages."""
+    """Decodes a saved configuration; `path` is for messages. Raises UserError, or ValueError,
+    TypeError or AttributeError for values of the wrong type.
+    """
     known = {f.name for f in fields(ClusterConfig)}
     raw = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
     raw["network"] = network_settings.load_network_settings(raw.get("network") or {})
     config = ClusterConfig(**raw)
+    for name in raw:
+        _check_type(name, getattr(config, name), getattr(_DEFAULTS, name))
     if config.release not in RELEASES:
         raise UserError(
             f"{path} names the unknown release {config.release!r}",
@@ -165,6 +172,16 @@ def config_from_document(raw: dict[str, Any], path: Path) -> ClusterConfig:
             "delete it with transom delete",
         )
     return config
+
+
+def _check_type(name: str, value: Any, default: Any) -> None:
+    """A saved value has the type of its default."""
+    if type(value) is not type(default):
+        raise ValueError(f"{name} is not a {type(default).__name__}")
+    if isinstance(value, tuple):
+        item = int if name.endswith("_ports") else str
+        if not all(type(one) is item for one in value):
+            raise ValueError(f"{name} has items other than {item.__name__}")
 
 
 def make_state(config: ClusterConfig) -> None:

@@ -28,6 +28,7 @@ _FIRST_BYTES = 256  # of a response, kept for the error message if it is not HTT
 _SHUTDOWN = 0.5
 _DIAL_SECONDS = 30.0
 _LARGEST_HEAD = 1024 * 1024
+_MOST_FRAMING = 1024 * 1024  # bytes without a byte of the body: chunk extensions, trailers
 _MOST_INTERIM = 5  # like Go's client
 
 
@@ -114,6 +115,7 @@ class OutgoingConnection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._size = 0
         self._head_size = 0
+        self._framing = 0  # bytes since the last one of the body
         self._interim = 0  # 1xx responses
         self._paused = False
         self._head: asyncio.Future[ResponseHead] | None = None
@@ -144,7 +146,7 @@ class OutgoingConnection(asyncio.Protocol):
             raise self._lost or CallError("EOF")
         self._parser = httptools.HttpResponseParser(self)
         self._headers, self._first, self._parts, self._size = [], b"", [], 0
-        self._head_size = self._interim = 0
+        self._head_size = self._framing = self._interim = 0
         self._complete, self._framed, self._bodiless = False, False, bodiless
         self._head = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -248,6 +250,7 @@ class OutgoingConnection(asyncio.Protocol):
                 )
                 self.abort()
                 return
+        self._framing += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -257,6 +260,9 @@ class OutgoingConnection(asyncio.Protocol):
                 self.on_body(rest)
         except httptools.HttpParserError:
             self._fail(CallError(goerrors.malformed_response_error(self._first)))
+            self.abort()
+        if self._framing > _MOST_FRAMING and not self._raw:
+            self._fail(CallError("chunked encoding contains too much non-data"))
             self.abort()
 
     def eof_received(self) -> bool:
@@ -308,6 +314,8 @@ class OutgoingConnection(asyncio.Protocol):
     # ----------------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is None or self._head.done():
+            return  # a trailer
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -330,6 +338,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._finish()
 
     def on_body(self, data: bytes) -> None:
+        self._framing = 0
         self._parts.append(data)
         self._size += len(data)
         self._wake()

@@ -6,6 +6,8 @@ Results have the form of `status.allocation`. Calls no API.
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +31,25 @@ from transom.scheduler.errors import SchedulingError
 
 MAX_RESULTS = 32  # devices of a claim
 _MOST_STEPS = 20_000  # of the search on one node, so that it does not hold the scheduler
+
+
+class Deadline:
+    """Ends the searches of a thread: after some of its CPU time, or when they are cancelled."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._began: float | None = None
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    @property
+    def is_over(self) -> bool:
+        now = time.thread_time()
+        if self._began is None:
+            self._began = now
+        return now - self._began > self._seconds or self._cancelled.is_set()
 
 
 class AllocatedDevices(NamedTuple):
@@ -129,16 +150,21 @@ class DeviceAllocator:
         self._release = release
         self._allocated = allocated
         self._find_class = find_class
-        self._slices = slices
+        self.slices = slices
 
     def allocate(
-        self, claims: Sequence[Object], node_name: str, matches: NodeMatches
+        self,
+        claims: Sequence[Object],
+        node_name: str,
+        matches: NodeMatches,
+        deadline: Deadline | None = None,
     ) -> list[Object] | None:
         """An allocation for each claim, or None. Raises SchedulingError if a claim is in error."""
-        pools = gather_pools(self._slices, node_name, matches)
+        pools = gather_pools(self.slices, node_name, matches)
         search = _Search(
             claims, pools, node_name, matches, self._allocated, self._find_class, self._release
         )
+        search.deadline = deadline
         try:
             done = search.run()
         except RecursionError:
@@ -177,6 +203,7 @@ class _Search:
         self._results: list[list[_Result]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], _Request] = {}
         self._steps = 0
+        self.deadline: Deadline | None = None
         self._requests: list[list[list[_Request]]] = []
         self._constraints: list[list[_Constraint]] = []
 
@@ -260,7 +287,7 @@ class _Search:
         """Allocates the devices of a request from the one with this number on."""
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise SchedulingError(f"node {self._node_name}: timed out trying to allocate devices")
+            raise self._timed_out()
         if option.wants_all and not option.all_devices:
             return False
         if done >= option.count:
@@ -278,11 +305,19 @@ class _Search:
                 if self._is_selectable(claim, option, device)
             )
         for device in candidates:
+            self._check_deadline()
             with self._taken(claim, option, device) as taken:
                 if taken and self._allocate_device(claim, request, option, done + 1):
                     taken.keep()
                     return True
         return False
+
+    def _check_deadline(self) -> None:
+        if self.deadline is not None and self.deadline.is_over:
+            raise self._timed_out()
+
+    def _timed_out(self) -> SchedulingError:
+        return SchedulingError(f"node {self._node_name}: timed out trying to allocate devices")
 
     def _is_selectable(self, claim: int, request: _Request, device: PoolDevice) -> bool:
         key = (device.id, claim, request.full_name)
@@ -292,6 +327,7 @@ class _Search:
         return known
 
     def _matches_request(self, claim: int, request: _Request, device: PoolDevice) -> bool:
+        self._check_deadline()
         variable = device_variable(device.id[0], device.device)
         name = request.device_class["metadata"]["name"]
         for selectors, where in (

@@ -255,6 +255,15 @@ class PreFilterPlugin(Plugin):
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None: ...
 
 
+class PreparingPlugin(PreFilterPlugin):
+    """Does work before the scheduling cycle that would hold the event loop in it, for example in a
+    thread. Its filter finds the results in the state.
+    """
+
+    @abstractmethod
+    async def prepare(self, state: CycleState, pod: PodInfo) -> None: ...
+
+
 class PreFilterExtensions(PreFilterPlugin):
     """Updates the state of pre_filter when a nominated pod is assumed on a node, or a victim is
     removed from it.

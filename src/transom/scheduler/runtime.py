@@ -123,6 +123,7 @@ class Framework:
         ]
         self._queue_sort = [p for p in enabled["queueSort"] if isinstance(p, fw.QueueSortPlugin)]
         self._pre_filter = [p for p in enabled["preFilter"] if isinstance(p, fw.PreFilterPlugin)]
+        self._preparing = [p for p in self._pre_filter if isinstance(p, fw.PreparingPlugin)]
         self._extensions = [p for p in self._pre_filter if isinstance(p, fw.PreFilterExtensions)]
         self.filter_plugins = [_as_batch_filter(p, self.snapshot) for p in enabled["filter"]]
         # The combined result of static filters is cached for each Shape.
@@ -201,6 +202,10 @@ class Framework:
         return None
 
     # ---- scheduling cycle: filter --------------------------------------------------------------
+
+    async def run_prepare_plugins(self, state: CycleState, pod: PodInfo) -> None:
+        for plugin in self._preparing:
+            await plugin.prepare(state, pod)
 
     def run_pre_filter_plugins(self, state: CycleState, pod: PodInfo) -> Status | None:
         skipped: list[str] = []

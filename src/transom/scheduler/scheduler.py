@@ -201,6 +201,7 @@ class Scheduler:
             return
         state = CycleState()
         try:
+            await framework.run_prepare_plugins(state, pod)
             result = self.algorithm.schedule(framework, state, pod)
         except FitError as error:
             self._attempt_ended(item, framework, UNSCHEDULABLE)

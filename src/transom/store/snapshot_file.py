@@ -34,6 +34,8 @@ _BLOCK = struct.Struct(">cII")
 _RECORD = struct.Struct(">IqqBdII")
 _END = struct.Struct(">I4s")
 _MOST_BLOCK = 128 << 20
+_MOST_REVISION = 1 << 60
+_LONGEST_NAME = 200
 
 
 class SnapshotDamaged(Exception):
@@ -253,20 +255,46 @@ class SnapshotReader:
                 digest.update(head)
                 digest.update(contents)
                 if kind == b"H":
-                    self.header = _parse_json(contents)
+                    self.header = _parse_header(contents)
                 elif kind == b"F":
-                    line, _, data = contents.partition(b"\n")
-                    about = _parse_json(line)
-                    mode = about.get("mode", 0o600)
-                    if not isinstance(mode, int):
-                        raise SnapshotDamaged("the mode of a file is not a number")
-                    self.files[str(about.get("name"))] = (mode, data)
+                    name, mode, data = _parse_file(contents)
+                    self.files[name] = (mode, data)
                 else:
                     for record in unpack_records(contents):
                         count += 1
+                        _check_record(record, self.header["revision"])
                         yield record
         if self.trailer.get("sha256") != digest.hexdigest() or self.trailer.get("records") != count:
             raise SnapshotDamaged("the digest does not match")
+
+
+def _parse_header(contents: bytes) -> dict[str, Any]:
+    header = _parse_json(contents)
+    if not isinstance(header.get("cluster", ""), str):
+        raise SnapshotDamaged("the name of its cluster is not a string")
+    revision = header.get("revision")
+    if type(revision) is not int or not 0 <= revision <= _MOST_REVISION:
+        raise SnapshotDamaged("its revision is not a number")
+    return header
+
+
+def _parse_file(contents: bytes) -> tuple[str, int, bytes]:
+    """Name, mode and contents of a file."""
+    line, _, data = contents.partition(b"\n")
+    about = _parse_json(line)
+    name, mode = about.get("name"), about.get("mode", 0o600)
+    if not isinstance(name, str) or not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise SnapshotDamaged("the name of a file is not valid")
+    if not isinstance(mode, int):
+        raise SnapshotDamaged("the mode of a file is not a number")
+    return name, mode, data
+
+
+def _check_record(record: SnapshotRecord, newest: int) -> None:
+    if "/" not in record.key:
+        raise SnapshotDamaged(f"a record has no proper key: {record.key[:100]!r}")
+    if not 0 < record.create_revision <= record.mod_revision <= newest:
+        raise SnapshotDamaged(f"the revision of {record.key} is not one of the snapshot")
 
 
 def _parse_json(contents: bytes) -> dict[str, Any]:

@@ -402,6 +402,79 @@ def test_objects_that_do_not_decode_are_found(home: Path) -> None:
     assert refused.value.code == 3
 
 
+RECORD = SnapshotRecord("secrets/default/a", b'{"metadata":{"name":"a"}}', 3, 3, None)
+HEADER = {"cluster": "x", "revision": 9, "records": 1, "id": ""}
+
+
+def foreign_snapshot(path: Path, records: list[SnapshotRecord], **more: Any) -> Path:
+    """A file with valid checksums and contents that `save` does not write."""
+    writer = SnapshotWriter(path, HEADER | more.pop("header", {}))
+    for name, contents in ({"cluster.json": {"name": "x"}} | more).items():
+        writer.add_file(name, 0o600, orjson.dumps(contents))
+    if records:
+        writer.add_records(pack_records(records))
+    writer.finish()
+    return path
+
+
+FOREIGN: dict[str, tuple[list[SnapshotRecord], dict[str, Any], str]] = {
+    "revision": ([], {"header": {"revision": {}}}, "damaged: its revision is not a number"),
+    "cluster": ([], {"header": {"cluster": 5}}, "damaged: the name of its cluster"),
+    "file": ([], {"pki/a\0b": 1}, "damaged: the name of a file"),
+    "long file": ([], {"pki/" + "x" * 300: 1}, "damaged: the name of a file"),
+    "key": ([RECORD._replace(key="")], {}, "damaged: a record has no proper key"),
+    "late": ([RECORD._replace(mod_revision=10)], {}, "damaged: the revision of secrets/"),
+    "no revision": ([RECORD._replace(create_revision=0)], {}, "damaged: the revision of secrets/"),
+    "same revision": (
+        [RECORD, RECORD._replace(key="secrets/default/b")],
+        {},
+        "damaged: .*a and .*b have the same revision",
+    ),
+    "network": ([], {"cluster.json": {"network": 5}}, "no usable configuration"),
+    "gates": ([], {"cluster.json": {"feature_gates": 5}}, "no usable configuration"),
+    "gate": ([], {"cluster.json": {"feature_gates": [5]}}, "feature_gates has items other"),
+    "bind": ([], {"cluster.json": {"bind": ["::"]}}, "bind is not a str"),
+    "ports": ([], {"cluster.json": {"node_ports": ["a", 2]}}, "node_ports has items other"),
+    "list": ([], {"cluster.json": []}, "no usable configuration"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_snapshot_with_odd_contents_is_refused_with_the_reason(home: Path, name: str) -> None:
+    records, more, message = FOREIGN[name]
+    path = foreign_snapshot(home / "a.snapshot", records, **more)
+    with pytest.raises(UserError, match=message):
+        snapshots.restore_snapshot(
+            path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
+        )
+    assert configs.load_config("new") is None
+
+
+@pytest.mark.parametrize("value", [b"\xff" * 20, b"[]", b'{"data":5}', b"5"])
+def test_a_secret_that_does_not_decode_does_not_prevent_a_restore(home: Path, value: bytes) -> None:
+    fine = RECORD._replace(key="secrets/default/b", mod_revision=4)
+    path = foreign_snapshot(home / "a.snapshot", [RECORD._replace(value=value), fine])
+    report = snapshots.restore_snapshot(
+        path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
+    )
+    assert report["records"] == 2
+    restored = configs.load_config("new")
+    assert restored is not None
+    assert fine.key in contents(restored)
+
+
+def test_the_restored_cluster_lives_in_its_own_folder(home: Path) -> None:
+    path = foreign_snapshot(
+        home / "a.snapshot", [RECORD], **{"cluster.json": {"home": str(home / "elsewhere")}}
+    )
+    snapshots.restore_snapshot(
+        path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
+    )
+    restored = configs.load_config("new")
+    assert restored is not None
+    assert restored.state == configs.clusters_dir() / "new"
+
+
 def test_records_are_bound_to_their_key() -> None:
     block = pack_records([SnapshotRecord("pods/a", b"one", 2, 3, 5.0)])
     with pytest.raises(SnapshotDamaged, match="pods/b"):

@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -457,11 +458,12 @@ def _configuration(
 ) -> ClusterConfig:
     try:
         raw = json.loads(found.reader.files["cluster.json"][1])
-    except (KeyError, ValueError) as error:
+        config = configs.config_from_document(raw, found.reader.path)
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(
-            "the snapshot has no usable configuration", "restore it into an existing cluster"
+            f"the snapshot has no usable configuration: {error}",
+            "restore it into an existing cluster",
         ) from error
-    config = configs.config_from_document(raw, found.reader.path)
     keys = (
         str(key_file)
         if key_file is not None
@@ -477,6 +479,7 @@ def _configuration(
     return dataclasses.replace(
         config,
         name=name,
+        home="",
         port=0,
         store="",  # the data of the snapshot is a file, and the etcd may still be in use
         servers=0,
@@ -635,6 +638,10 @@ def _write_data(
     revision = max(int(found.reader.header["revision"]), _revision_of(database)) + bump
     tokens = 0
     records = sorted(found.records, key=lambda record: record.mod_revision)
+    for one, following in pairwise(records):
+        if one.mod_revision == following.mod_revision:
+            problem = SnapshotDamaged(f"{one.key} and {following.key} have the same revision")
+            raise damaged_snapshot(found.reader.path, problem)
     if not has_same_keys:
         records, tokens = _without_tokens(records, sealing)
     if len(records) > 20_000:
@@ -676,6 +683,17 @@ def _revision_of(database: Path) -> int:
     return max(int(newest), ledger.revision if ledger is not None else 0)
 
 
+def _readable_secret(record: SnapshotRecord, sealing: Sealing) -> dict[str, Any]:
+    """The object, or an empty one if it does not decode: the next start moves its record to
+    quarantine.
+    """
+    try:
+        obj = orjson.loads(sealing.from_disk(record.key, record.value))
+    except (StoreError, orjson.JSONDecodeError):
+        return {}
+    return obj if isinstance(obj, dict) and isinstance(obj.get("data") or {}, dict) else {}
+
+
 def _without_tokens(
     records: Iterable[SnapshotRecord], sealing: Sealing
 ) -> tuple[list[SnapshotRecord], int]:
@@ -686,7 +704,7 @@ def _without_tokens(
     count = 0
     for record in records:
         if record.bucket == "secrets":
-            obj = orjson.loads(sealing.from_disk(record.key, record.value))
+            obj = _readable_secret(record, sealing)
             if obj.get("type") == _TOKEN_TYPE and "token" in (obj.get("data") or {}):
                 del obj["data"]["token"]
                 count += 1

@@ -78,6 +78,13 @@ def _size_at(path: Sequence[str], _kind: CelType) -> CostRange | None:
 
 
 @lru_cache(maxsize=256)
+def device_selector_cost(text: str, release: Release) -> int:
+    """The most that one evaluation can cost. Raises DeviceSelectorError."""
+    expression = compile_device_selector(text, release, consumable_capacity=True)
+    return expression.estimate(KubernetesEstimator(_size_at)).max
+
+
+@lru_cache(maxsize=256)
 def compile_device_selector(
     text: str, release: Release, *, consumable_capacity: bool
 ) -> CelExpression:

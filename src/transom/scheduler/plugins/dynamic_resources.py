@@ -15,9 +15,11 @@ from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.scheduler.arrays import np
-from transom.scheduler.device_allocator import DeviceAllocator, InvalidPools
+from transom.scheduler.device_allocator import Deadline, DeviceAllocator, InvalidPools
+from transom.scheduler.device_pools import NodeMatches
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import (
+    Code,
     CycleState,
     FilterPlugin,
     Handle,
@@ -26,7 +28,7 @@ from transom.scheduler.framework import (
     PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
-    PreFilterPlugin,
+    PreparingPlugin,
     ReservePlugin,
     StateKey,
     Status,
@@ -35,6 +37,7 @@ from transom.scheduler.framework import (
     unschedulable,
 )
 from transom.scheduler.labels import any_term, node_terms
+from transom.scheduler.plugins.device_search import is_long_search, search_nodes
 from transom.scheduler.plugins.extended_resources import (
     SPECIAL_CLAIM,
     extended_resource_requests,
@@ -71,12 +74,17 @@ class _PodClaims:
         self.unavailable: set[int] = set()
         self.reserved: dict[int, Object] = {}  # position -> allocation on the selected node
         self.mappings: list[Object] = []
+        self.status: Status | None = None  # of PreFilter
+        # What was found before the cycle, None without such a search. A node without an entry was
+        # added since.
+        self.found: dict[str, _Allocation | Status | SchedulingError] | None = None
 
     def to_allocate(self) -> list[int]:
         return [i for i, claim in enumerate(self.claims) if allocation_of(claim) is None]
 
 
 _POD_CLAIMS = StateKey[_PodClaims]("PreFilterDynamicResources")
+_PREPARED = StateKey[_PodClaims]("PrepareDynamicResources")
 
 
 class ClaimProblem(Exception):
@@ -98,7 +106,12 @@ def is_reserved_for(claim: Object, pod: PodInfo) -> bool:
 
 
 class DynamicResources(
-    PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ReservePlugin, PreBindPlugin
+    PreEnqueuePlugin,
+    PreparingPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    ReservePlugin,
+    PreBindPlugin,
 ):
     name = "DynamicResources"
 
@@ -151,9 +164,35 @@ class DynamicResources(
             return unresolvable(str(problem))
         return None
 
-    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+    async def prepare(self, state: CycleState, pod: PodInfo) -> None:
+        if not pod.pod["spec"].get("resourceClaims") and not (
+            self._extended and self._wants_extended(pod)
+        ):
+            return
         mine = _PodClaims()
+        mine.status = self._read_claims(pod, mine)
+        state.write(_PREPARED, mine)
+        allocator = mine.allocator
+        if allocator is None or mine.status is not None:
+            return
+        claims = [mine.claims[position] for position in mine.to_allocate()]
+        release = self._handle.features.release
+        if is_long_search(claims, allocator.slices, self._cache.device_class, release):
+            mine.found = await search_nodes(
+                lambda node, matches, deadline: self._allocate(mine, pod, node, matches, deadline),
+                self._handle.snapshot,
+                allocator.slices,
+            )
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        mine = state.get(_PREPARED)
+        if mine is None:
+            mine = _PodClaims()
+            mine.status = self._read_claims(pod, mine)
         state.write(_POD_CLAIMS, mine)
+        return mine.status
+
+    def _read_claims(self, pod: PodInfo, mine: _PodClaims) -> Status | None:
         try:
             mine.claims = self._claims_of(pod)
         except ClaimProblem as problem:
@@ -259,14 +298,6 @@ class DynamicResources(
         mine = state.get(_POD_CLAIMS)
         if mine is None or not mine.claims:
             return None
-        special: Object | None = None
-        mappings: list[Object] = []
-        if mine.special >= 0 and allocation_of(mine.claims[mine.special]) is None:
-            special, mappings, status = self._special_for_node(pod, mine.claims[mine.special], node)
-            if status is not None:
-                return status
-            if special is None and len(mine.claims) == 1:
-                return None
         unavailable = {
             position
             for position, claim in enumerate(mine.claims)
@@ -277,21 +308,48 @@ class DynamicResources(
             return unresolvable("resourceclaim not available on the node")
         if mine.allocator is None:
             return None
+        if mine.found is None:
+            found = self._allocate(mine, pod, node, lambda selector: self._selects(selector, node))
+        else:
+            outcome = mine.found.get(node.name, unresolvable("cannot allocate all claims"))
+            if isinstance(outcome, SchedulingError):
+                raise outcome
+            found = outcome
+        if isinstance(found, Status):
+            return None if found.is_success else found
+        mine.nodes[node.name] = found
+        return None
+
+    def _allocate(
+        self,
+        mine: _PodClaims,
+        pod: PodInfo,
+        node: NodeInfo,
+        matches: NodeMatches,
+        deadline: Deadline | None = None,
+    ) -> _Allocation | Status:
+        """The allocation on this node; Success if the node itself has what the pod needs."""
+        assert mine.allocator is not None
+        special: Object | None = None
+        mappings: list[Object] = []
+        positions = mine.to_allocate()
+        if mine.special in positions:
+            special, mappings, status = self._special_for_node(pod, mine.claims[mine.special], node)
+            if status is not None:
+                return status
+            if special is None and len(mine.claims) == 1:
+                return Status(Code.SUCCESS)
         wanted = [
-            special if position == mine.special else mine.claims[position]
-            for position in mine.to_allocate()
+            special if position == mine.special else mine.claims[position] for position in positions
         ]
         claims = [claim for claim in wanted if claim is not None]
         try:
-            results = mine.allocator.allocate(
-                claims, node.name, lambda selector: self._selects(selector, node)
-            )
+            results = mine.allocator.allocate(claims, node.name, matches, deadline)
         except InvalidPools as problem:
             return unresolvable(str(problem))
         if results is None:
             return unresolvable("cannot allocate all claims")
-        mine.nodes[node.name] = _Allocation(results, special, mappings)
-        return None
+        return _Allocation(results, special, mappings)
 
     def _is_available(self, claim: Object, node: NodeInfo) -> bool:
         selector = (allocation_of(claim) or {}).get("nodeSelector")

@@ -1,0 +1,115 @@
+"""Searches devices for the claims of a pod in a thread, before its scheduling cycle: a search, and
+the expressions of selectors, can take seconds. The search reads only what does not change meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from transom.machinery.cel.devices import DeviceSelectorError, device_selector_cost
+from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.scheduler.arrays import np
+from transom.scheduler.device_allocator import Deadline
+from transom.scheduler.device_pools import NodeMatches
+from transom.scheduler.errors import SchedulingError
+from transom.scheduler.framework import Status
+from transom.scheduler.labels import any_term, node_terms
+from transom.scheduler.snapshot import NodeInfo, Snapshot
+
+_SECONDS = 10.0  # of CPU time for all nodes; the filter timeout of Kubernetes
+_FEW = 200  # pairs of a device and a request
+_CHEAP = 20_000  # cost of all selectors for all devices, about 10 ms
+
+T = TypeVar("T")
+Find = Callable[[NodeInfo, NodeMatches, Deadline], T | Status | None]
+
+
+def is_long_search(
+    claims: Iterable[Object],
+    slices: Iterable[Object],
+    find_class: Callable[[str], Object | None],
+    release: Release,
+) -> bool:
+    """Whether the search could hold the event loop."""
+    requests = 0
+    selectors: list[Object] = []
+    for claim in claims:
+        devices = claim["spec"].get("devices") or {}
+        if devices.get("constraints"):
+            return True  # the search may go back again and again
+        for request in devices.get("requests") or ():
+            for option in request.get("firstAvailable") or (request.get("exactly") or request,):
+                requests += option.get("count") or 1
+                device_class = find_class(option.get("deviceClassName", ""))
+                spec = device_class["spec"] if device_class is not None else {}
+                selectors += (*(spec.get("selectors") or ()), *(option.get("selectors") or ()))
+    count = sum(len(entry["spec"].get("devices") or ()) for entry in slices)
+    return count * requests > _FEW or count * _cost(selectors, release) > _CHEAP
+
+
+def _cost(selectors: Iterable[Object], release: Release) -> int:
+    cost = 0
+    for selector in selectors:
+        text = (selector.get("cel") or {}).get("expression", "")
+        try:
+            cost += device_selector_cost(text, release)
+        except DeviceSelectorError:
+            continue  # the search reports it
+    return cost
+
+
+async def search_nodes(
+    find: Find[T], snapshot: Snapshot, slices: Sequence[Object]
+) -> dict[str, T | Status | SchedulingError]:
+    """What `find` returns or raises for each node."""
+    nodes = [node for node in snapshot.rows if node is not None]
+    matching = await _matching_selectors(slices, nodes, snapshot)
+    deadline = Deadline(_SECONDS)
+    try:
+        return await asyncio.to_thread(_search, find, nodes, matching, deadline)
+    finally:
+        deadline.cancel()
+
+
+async def _matching_selectors(
+    slices: Iterable[Object], nodes: list[NodeInfo], snapshot: Snapshot
+) -> dict[str, set[int]]:
+    """The identities of the node selectors of devices that match, for each node."""
+    rows = np.array([node.row for node in nodes], np.intp)
+    names = [node.name for node in nodes]
+    out: dict[str, set[int]] = {name: set() for name in names}
+    for entry in slices:
+        for place in (entry["spec"], *(entry["spec"].get("devices") or ())):
+            selector = place.get("nodeSelector")
+            if selector is None:
+                continue
+            terms = node_terms(selector.get("nodeSelectorTerms"))
+            mask = any_term(terms, snapshot.labels, rows)
+            for name, matches in zip(names, mask.tolist(), strict=True):
+                if matches:
+                    out[name].add(id(selector))
+            await asyncio.sleep(0)
+    return out
+
+
+def _search(
+    find: Find[T], nodes: list[NodeInfo], matching: dict[str, set[int]], deadline: Deadline
+) -> dict[str, T | Status | SchedulingError]:
+    out: dict[str, T | Status | SchedulingError] = {}
+    for node in nodes:
+        here = matching[node.name]
+
+        def matches(selector: Object, here: set[int] = here) -> bool:
+            return id(selector) in here
+
+        try:
+            found = find(node, matches, deadline)
+        except SchedulingError as problem:
+            out[node.name] = problem
+        else:
+            if found is not None:
+                out[node.name] = found
+    return out
