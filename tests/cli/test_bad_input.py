@@ -146,6 +146,11 @@ def test_files_that_are_not_what_they_should_be(
         ("kubeconfig --name nope", 1),
         ("snapshot save --name nope", 1),
         ("apiserver --port x", 2),
+        ("image save nope --file ''", 2),
+        ("image load --file ''", 2),
+        ("lint pod.yaml --output-file ''", 2),
+        ("webhook --cert-file '' --key-file ''", 2),
+        ("report --output-file ''", 2),
     ],
 )
 def test_words_that_make_no_sense(line: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:

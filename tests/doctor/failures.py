@@ -40,6 +40,7 @@ class Failure:
     record: str = ""
     also: tuple[str, ...] = ()  # texts of further findings about the same object
     first: tuple[Object, ...] = ()  # what exists before, and is right
+    after: float = 0  # seconds after which it must still be reported
     seconds: float = 150
     harmless: bool = False  # the cluster overcomes it by itself
     runtime: str = ""  # of Windows nodes that have this failure: docker or containerd; "" for both

@@ -160,7 +160,7 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
     Failure(
         "a hostPath of another type",
         A,
-        "has no /nope of the type",
+        "has no directory /nope",
         "DirectoryOrCreate",
         (mounting({"hostPath": {"path": "/nope", "type": "Directory"}}),),
         (mounting({"hostPath": {"path": "/nope", "type": "DirectoryOrCreate"}}),),

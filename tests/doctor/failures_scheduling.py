@@ -227,8 +227,8 @@ SCHEDULING_FAILURES: tuple[Failure, ...] = (
     Failure(
         "topology spread",
         A,
-        "its topology spread constraints cannot be met",
-        "ScheduleAnyway",
+        "a topology spread constraint of it has the topologyKey nope",
+        "label the nodes with nope",
         (
             pod(
                 spec={

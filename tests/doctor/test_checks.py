@@ -409,6 +409,33 @@ def test_the_same_problem_in_many_places_is_reported_once() -> None:
     assert found.where == ("pod/default/web-0", "pod/default/web-1")
 
 
+def test_remedies_that_differ_are_not_merged() -> None:
+    """The remedy of one place does not help another; only its own name may differ."""
+
+    def finding(where: str, remedy: str) -> DoctorFinding:
+        return DoctorFinding("error", "x", (where,), remedy=remedy)
+
+    merged = merged_findings(
+        [
+            finding("pod/blue/web-0", "kubectl logs web-0 --namespace blue"),
+            finding("pod/blue/web-1", "kubectl logs web-1 --namespace blue"),
+            finding("service/blue/a", "kubectl get pods --selector app=a"),
+            finding("service/blue/b", "kubectl get pods --selector app=c"),
+            finding("pod/blue/c", "Correct it."),
+            finding("pod/blue/d", "Correct it."),
+        ]
+    )
+    assert [(one.where, one.remedy) for one in merged] == [
+        (
+            ("pod/blue/web-0", "pod/blue/web-1"),
+            "kubectl logs web-0 --namespace blue; likewise for the others",
+        ),
+        (("service/blue/a",), "kubectl get pods --selector app=a"),
+        (("service/blue/b",), "kubectl get pods --selector app=c"),
+        (("pod/blue/c", "pod/blue/d"), "Correct it."),
+    ]
+
+
 def test_only_what_was_asked_about() -> None:
     patient = healthy(
         pods=[

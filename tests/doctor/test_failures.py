@@ -12,6 +12,7 @@ from tests.doctor.failures import Failure
 from tests.doctor.failures_cloud import CLOUD_FAILURES
 from tests.doctor.failures_containers import CONTAINER_FAILURES
 from tests.doctor.failures_events import EVENT_FAILURES
+from tests.doctor.failures_lasting import LASTING_FAILURES
 from tests.doctor.failures_machines import MACHINE_FAILURES
 from tests.doctor.failures_newer import NEWER_FAILURES
 from tests.doctor.failures_nodes import NODE_FAILURES
@@ -50,6 +51,7 @@ ROWS = (
     *WORKLOAD_FAILURES,
     *NODE_FAILURES,
     *NEWER_FAILURES,
+    *LASTING_FAILURES,
 )
 OLD = tuple(row for row in ROWS if row.runtime != "containerd" and not row.since)
 # Later releases have other texts on Windows nodes; the rest is the same.
@@ -90,6 +92,7 @@ def _check_failure(row: Failure, play: Play) -> None:
                 await cluster.clock.sleep(60)
                 assert await cluster.doctor() == []
                 return
+            await cluster.clock.sleep(row.after)
             finding = await cluster.finding(row.where, row.what, row.seconds)
             assert row.remedy in finding.remedy, finding
             assert finding.why and finding.record == row.record, finding

@@ -46,6 +46,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.kinds import BY_KEY
 from transom.machinery.objects import Object
 from transom.machinery.releases import parse_release
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.node import spec as specs
 from transom.node.cluster_access import ControlPlaneFacts
@@ -178,6 +179,7 @@ class VirtualCluster:
         await self.api.start()
         settings = ControllerSettings(
             release=parse_release(self.config.release),
+            feature_gates=parse_feature_gates(self.config.feature_gates, self.config.release),
             root_ca="-",
             sign=TokenSigner(_SIGNING_KEY).sign,
             pod_cidrs=("10.244.0.0/16",),
@@ -194,6 +196,7 @@ class VirtualCluster:
             InProcessClient(self.api, UserInfo(SCHEDULER, ("system:authenticated",))),
             self.clock,
             self.rng,
+            features=FeatureSet(settings.release, settings.feature_gates),
         )
         manager = ControllerManager(client, self.clock, self.rng, settings)
         self._tasks = [

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.cli.command import file_path
 from transom.node.network_settings import DATAPLANES
 from transom.node.settings import ENGINES, RELEASES, default_name
 from transom.windows.records import ALL_NETWORKS
@@ -77,7 +78,10 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--name", metavar="CLUSTER", help="a cluster of this machine")
     where.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="default: the kubeconfig that kubectl uses"
+        "--kubeconfig",
+        type=file_path,
+        metavar="FILE",
+        help="default: the kubeconfig that kubectl uses",
     )
     parser.add_argument(
         "--context", default="", metavar="NAME", help="default: the current context"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 from transom.cli.switches import SwitchAction
 
 HELP = """\
@@ -47,13 +46,13 @@ def add_controller_manager_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--root-ca-file",
-        type=Path,
+        type=file_path,
         metavar="FILE",
         help="CA certificates that pods use to verify the API server (default: from the kubeconfig)",
     )
     parser.add_argument(
         "--service-account-private-key-file",
-        type=Path,
+        type=file_path,
         metavar="FILE",
         help="key that signs service account tokens",
     )
@@ -62,12 +61,12 @@ def add_controller_manager_arguments(parser: argparse.ArgumentParser) -> None:
     )
     signing.add_argument(
         "--cluster-signing-cert-file",
-        type=Path,
+        type=file_path,
         metavar="FILE",
         help="CA certificate that signs requests",
     )
     signing.add_argument(
-        "--cluster-signing-key-file", type=Path, metavar="FILE", help="key of the CA"
+        "--cluster-signing-key-file", type=file_path, metavar="FILE", help="key of the CA"
     )
     ranges = parser.add_argument_group("addresses")
     ranges.add_argument(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 
 HELP = """\
 Prepare a folder for test suites that use controller-runtime's envtest.
@@ -29,7 +28,7 @@ def add_envtest_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dir",
         metavar="DIR",
-        type=Path,
+        type=file_path,
         help="the folder for the programs (default: one per release)",
     )
     console.add_output_option(parser)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 
 if TYPE_CHECKING:
     from transom.scheduler.explain import SchedulingExplanation
@@ -29,7 +28,9 @@ def add_explain_schedule_arguments(parser: argparse.ArgumentParser) -> None:
         "--namespace", "-n", default="", metavar="NAME", help="default: that of the context"
     )
     console.add_target_options(parser)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration")
+    parser.add_argument(
+        "--config", type=file_path, metavar="FILE", help="a KubeSchedulerConfiguration"
+    )
     parser.add_argument(
         "--plugin",
         action="append",

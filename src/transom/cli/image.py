@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 
 if TYPE_CHECKING:
     from transom.runtime.images.collection import CollectedImages
@@ -72,7 +72,9 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
         choices=IMAGE_ENGINES,
         help="the engine that has the images (default: the first one installed)",
     )
-    load.add_argument("--file", "-f", type=Path, metavar="FILE", help="default: standard input")
+    load.add_argument(
+        "--file", "-f", type=file_path, metavar="FILE", help="default: standard input"
+    )
     load.add_argument(
         "--name",
         default="",
@@ -81,7 +83,9 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
     )
     save = verb("save", "write images to an archive")
     save.add_argument("image", nargs="+", metavar="IMAGE")
-    save.add_argument("--file", "-f", type=Path, metavar="FILE", help="default: standard output")
+    save.add_argument(
+        "--file", "-f", type=file_path, metavar="FILE", help="default: standard output"
+    )
     save.add_argument(
         "--format",
         choices=("docker", "oci"),
@@ -120,7 +124,7 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
 def _import_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder",
-        type=Path,
+        type=file_path,
         metavar="FOLDER",
         help="folder that becomes the root folder, or drive C:",
     )

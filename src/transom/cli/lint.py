@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 from transom.cli.node_targets import add_node_target_options
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
         help="format of the report (default: %(default)s)",
     )
     report.add_argument(
-        "--output-file", type=Path, metavar="FILE", help="write the report to this file"
+        "--output-file", type=file_path, metavar="FILE", help="write the report to this file"
     )
     report.add_argument(
         "--fail-on",
@@ -117,7 +117,7 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
     )
     config = parser.add_mutually_exclusive_group()
     config.add_argument(
-        "--config", type=Path, metavar="FILE", help="default: .transom-lint.yaml here or above"
+        "--config", type=file_path, metavar="FILE", help="default: .transom-lint.yaml here or above"
     )
     config.add_argument("--no-config", action="store_true", help="read no configuration file")
     fixes = parser.add_argument_group("fixes")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 
 HELP = """\
 Run kube-proxy in the foreground against the API server of a kubeconfig, until interrupted.
@@ -60,7 +59,7 @@ def add_proxy_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_target_options(parser)
     parser.add_argument(
         "--config",
-        type=Path,
+        type=file_path,
         metavar="FILE",
         help="a KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1)",
     )

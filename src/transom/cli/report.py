@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 
 if TYPE_CHECKING:
     from transom.cluster.config import ClusterConfig
@@ -32,7 +32,7 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=file_path,
         metavar="FILE",
         help="default: transom-report-DATE-TIME.tar.gz, here",
     )

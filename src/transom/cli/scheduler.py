@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 from transom.cli.switches import SwitchAction
 
 HELP = """\
@@ -26,7 +25,7 @@ def add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_target_options(parser)
     parser.add_argument(
         "--config",
-        type=Path,
+        type=file_path,
         metavar="FILE",
         help="a KubeSchedulerConfiguration (kubescheduler.config.k8s.io)",
     )

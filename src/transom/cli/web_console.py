@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 
 if TYPE_CHECKING:
     from transom.client.kubeconfig import RestConfig
@@ -54,8 +53,8 @@ def add_console_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="additional host name that browsers may use",
     )
-    serving.add_argument("--cert-file", type=Path, metavar="FILE", help="PEM, to serve HTTPS")
-    serving.add_argument("--key-file", type=Path, metavar="FILE", help="PEM")
+    serving.add_argument("--cert-file", type=file_path, metavar="FILE", help="PEM, to serve HTTPS")
+    serving.add_argument("--key-file", type=file_path, metavar="FILE", help="PEM")
 
 
 def run_console_command(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from transom.cli import console
-from transom.cli.command import Command
+from transom.cli.command import Command, file_path
 from transom.cli.node_targets import add_node_target_options
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: %(default)s; 0 selects a free port",
     )
     serving.add_argument(
-        "--cert-file", type=Path, metavar="FILE", help="PEM; reloaded when it changes"
+        "--cert-file", type=file_path, metavar="FILE", help="PEM; reloaded when it changes"
     )
-    serving.add_argument("--key-file", type=Path, metavar="FILE", help="PEM")
+    serving.add_argument("--key-file", type=file_path, metavar="FILE", help="PEM")
     serving.add_argument(
         "--self-signed",
         action="store_true",

@@ -160,7 +160,13 @@ REFUSED: Final[tuple[KnownCause, ...]] = (
         "Change the template to what the webhook's message asks for.",
     ),
     KnownCause(
-        r"unable to validate against any pod security policy|violates PodSecurity",
+        r'violates PodSecurity "(?P<level>[^":]+)',
+        "the Pod Security Standard {level} of the namespace forbids the pods",
+        "Change the template to what the message names; or lower the standard of the namespace: kubectl label "
+        "namespace {namespace} pod-security.kubernetes.io/enforce=privileged --overwrite",
+    ),
+    KnownCause(
+        r"unable to validate against any pod security policy",
         "a pod security policy forbids the pods",
         (
             "Change the template to what the policy allows, or allow the ServiceAccount another "
@@ -314,7 +320,7 @@ CLAIM: Final[tuple[KnownCause, ...]] = (
         ),
     ),
     KnownCause(
-        r'waiting for a volume to be created, either by external provisioner "(?P<driver>[^"]+)"',
+        r"[wW]aiting for a volume to be created,? either by (?:the )?external provisioner ['\"](?P<driver>[^'\"]+)['\"]",
         "the provisioner {driver} did not create a volume",
         "Install or start the provisioner {driver}, or use another StorageClass.",
     ),

@@ -17,9 +17,17 @@ from transom.doctor.snapshot import (
     key_of_object,
     name_of_object,
     place_of_object,
+    time_of,
 )
 
 _RECENT: Final = 180.0
+# Reported once about what an object is and stays: true until it is created again.
+LASTING: Final = (
+    "InvalidEnvironmentVariableNames",
+    "UnknownTimeZone",
+    "UnparseableSchedule",
+    "InvalidSchedule",
+)
 REASONS: Final[Mapping[str, tuple[str, str]]] = {
     # Nodes
     "ImageGCFailed": (
@@ -315,12 +323,31 @@ def check_events(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             yield from _reported(s, "Endpoints", missing, "Service")
 
 
+def _holds(s: ClusterSnapshot, obj: Object, event: Object) -> bool:
+    """Whether an event is still true."""
+    if s.now - event_time(event) < _RECENT:
+        return True
+    return event["reason"] in LASTING and event_time(event) >= _last_change(obj)
+
+
+def _last_change(obj: Object) -> float:
+    """When a client last changed an object."""
+    return max(
+        (
+            time_of(str(entry.get("time") or ""))
+            for entry in obj["metadata"].get("managedFields") or ()
+            if not entry.get("subresource") and entry.get("manager") != "kubelet"
+        ),
+        default=0.0,
+    )
+
+
 def _reported(s: ClusterSnapshot, kind: str, obj: Object, shown: str) -> Iterator[DoctorFinding]:
     """The newest event of each reason about an object, reported for the kind `shown`."""
     reported: set[str] = set()
     for event in s.warnings_of(kind, obj, *REASONS):
         reason = str(event.get("reason"))
-        if reason not in reported and s.now - event_time(event) < _RECENT:
+        if reason not in reported and _holds(s, obj, event):
             reported.add(reason)
             cause, remedy = REASONS[reason]
             yield DoctorFinding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
@@ -62,11 +63,28 @@ def known_finding(
 
 
 def merged_findings(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
-    """Merges equal problems of several places into one finding, with the remedy of the first.
-    General findings come first, and errors before the rest.
+    """Merges equal problems of several places into one finding, if their remedies differ only in the
+    place's own name. General findings come first, and errors before the rest.
     """
-    found: dict[DoctorFinding, tuple[DoctorFinding, list[str]]] = {}
+    found: dict[DoctorFinding, list[DoctorFinding]] = {}
     for one in findings:
-        found.setdefault(one._replace(where=(), remedy=""), (one, []))[1].extend(one.where)
-    out = [first._replace(where=tuple(dict.fromkeys(places))) for first, places in found.values()]
-    return sorted(out, key=lambda one: (one.windows, RANK[one.severity]))
+        found.setdefault(
+            one._replace(where=(), remedy=_for_any_place(one.remedy, one.where)), []
+        ).append(one)
+    return sorted(map(_merged, found.values()), key=lambda one: (one.windows, RANK[one.severity]))
+
+
+def _merged(same: list[DoctorFinding]) -> DoctorFinding:
+    """One finding for all places. Its remedy is that of the first, which may name it."""
+    first, places = same[0], dict.fromkeys(place for one in same for place in one.where)
+    if any(one.remedy != first.remedy for one in same):
+        first = first._replace(remedy=f"{first.remedy.rstrip('.')}; likewise for the others")
+    return first._replace(where=tuple(places))
+
+
+def _for_any_place(remedy: str, where: tuple[str, ...]) -> str:
+    """The remedy without the namespace and the name of its place."""
+    names = [name for place in where for name in place.split("/")[1:]]
+    for name in names:
+        remedy = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "*", remedy)
+    return remedy

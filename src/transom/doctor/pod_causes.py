@@ -264,10 +264,40 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         "Install the CSI driver, or correct the driver's name in the volume.",
     ),
     KnownCause(
-        r"hostPath type check failed: (?P<path>.+) (?:is not|does not)",
-        "node {node} has no {path} of the type that hostPath names",
-        "Create it on node {node}, use type DirectoryOrCreate, or correct hostPath.path.",
+        r"hostPath type check failed: (?P<path>.+) is not a (?P<what>directory|file)$",
+        "node {node} has no {what} {path}",
+        "Create the {what} on node {node}, let the kubelet create it (type DirectoryOrCreate or FileOrCreate), or "
+        "correct hostPath.path.",
+    ),
+    KnownCause(
+        r"hostPath type check failed: (?P<path>.+) is not a socket file$",
+        "node {node} has no socket {path}",
+        "Start the program that creates the socket on node {node}, or correct hostPath.path.",
         os="linux",
+    ),
+    KnownCause(
+        r"hostPath type check failed: (?P<path>.+) is not a (?P<what>\w+ device)$",
+        "node {node} has no {what} {path}",
+        "Attach the device to node {node}, or correct hostPath.path.",
+        os="linux",
+    ),
+    KnownCause(
+        r"(?:^|: )container (?P<name>\S+) not found$",
+        "a downwardAPI volume names container {name}, which the pod does not have",
+        "Correct containerName in the volume's resourceFieldRef.",
+        reasons=("FailedMount",),
+    ),
+    KnownCause(
+        r'endpoints "(?P<name>[^"]+)" not found',
+        "the Endpoints {name} with the servers of a volume do not exist",
+        "Create the Endpoints {name} in namespace {namespace} with the addresses of the servers, or correct the "
+        "volume's endpoints.",
+        reasons=("FailedMount",),
+    ),
+    KnownCause(
+        r'NewMounter.*: path "(?P<path>[^"]+)" does not exist',
+        "node {node} has no {path}, the path of a local volume",
+        "Create the directory on node {node}, or correct local.path of the PersistentVolume.",
     ),
     KnownCause(
         r"failed to mount (?P<path>\\\\\.\\pipe\\\S+): ",
@@ -305,6 +335,11 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         r"failed to (?:create|prepare) subPath|subPath",
         "a subPath cannot be prepared",
         "Check that the subPath exists in the volume and is relative.",
+    ),
+    KnownCause(
+        r"apparmor profile not found (?P<profile>\S+)",
+        "node {node} has not loaded the AppArmor profile {profile}",
+        "Load the profile on node {node} (apparmor_parser), or use the profile RuntimeDefault.",
     ),
     KnownCause(
         r"hugePages storage requested",

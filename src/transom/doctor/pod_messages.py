@@ -17,16 +17,19 @@ from transom.doctor.snapshot import (
     event_time,
     is_windows_node,
     key_of_object,
+    name_of_object,
     windows_build,
 )
 from transom.doctor.storage import cloud_remedy_text
 from transom.doctor.texts import recognised_texts
 from transom.windows.images import image_build_of, image_os
+from transom.windows.limits import LIMITS
 from transom.windows.targeting import find_target_os
 from transom.windows.wording import build_name
 
 # seconds after which a kubelet would have repeated the event of a persistent failure
 RECENT: Final = 300.0
+_VOLUME: Final = re.compile(r'for volume "([^"]+)"')
 _NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
 
 
@@ -122,18 +125,47 @@ def windows_finding(
     """The record of the Windows limitation that a Windows node's text indicates."""
     if not s.on_windows(pod):
         return None
+    if reason in ("FailedMount", "FailedAttachVolume") and _is_for_linux_only(s, pod, text):
+        return known_finding("WIN-STO-011", what, where)
     found = recognised_texts(reason, text, what, where)
-    if (
-        found is not None
-        and found.record == "WIN-POD-002"
-        and not (pod.get("spec") or {}).get("hostNetwork")
-    ):
+    if found is not None and not _can_apply(found.record, pod):
         return None
     if found is not None and found.record in _NO_IMAGE and _for_linux(pod):
         return known_finding("WIN-OS-007", what, where)
     if found is not None and found.record in (*_NO_IMAGE, "WIN-OS-004"):
         return found._replace(why=f"{_builds(s, pod)}{found.why}")
     return found
+
+
+def _can_apply(record: str, pod: Object) -> bool:
+    """Whether the pod uses what a record is about; other causes have the same text."""
+    spec = pod.get("spec") or {}
+    if record == "WIN-POD-002":
+        return bool(spec.get("hostNetwork"))
+    if record == "WIN-STO-017":
+        paths = [
+            (volume.get("hostPath") or {}).get("path", "") for volume in spec.get("volumes") or ()
+        ]
+        return any(str(path).startswith("/") for path in paths)
+    return True
+
+
+def _is_for_linux_only(s: ClusterSnapshot, pod: Object, text: str) -> bool:
+    """Whether the volume that a text names is of a kind that Windows nodes cannot mount."""
+    named = _VOLUME.search(text)
+    if named is None:
+        return False
+    volumes = [
+        volume
+        for volume in (pod.get("spec") or {}).get("volumes") or ()
+        if volume.get("name") == named[1]
+    ] + [
+        one.get("spec") or {}
+        for one in s.of("persistentvolumes")
+        if name_of_object(one) == named[1]
+    ]
+    kinds = {field.path.rpartition(".")[2] for field in LIMITS["WIN-STO-011"].fields}
+    return any(kinds & volume.keys() for volume in volumes)
 
 
 def _for_linux(pod: Object) -> bool:

@@ -15,10 +15,18 @@ from transom.doctor.pod_messages import (
     cause_finding,
     container_specs,
     explained_cause,
-    has_recent_warning,
     newest_message,
     plain_message,
     windows_finding,
+)
+from transom.doctor.probes import (
+    EXIT_CODES,
+    LATE,
+    explained_probe,
+    explains_end,
+    killed_by_probe,
+    probes_without_result,
+    unready,
 )
 from transom.doctor.references import pull_secret_problems, pull_secret_remedy
 from transom.doctor.scheduling import unscheduled
@@ -33,7 +41,6 @@ from transom.doctor.snapshot import (
     time_of,
 )
 
-_LATE: Final = 120.0  # seconds in which a pod should have been created
 _SLOW_END: Final = 30.0  # seconds beyond its grace period
 _CREATING: Final = ("ContainerCreating", "PodInitializing")
 _TROUBLE: Final = (
@@ -45,6 +52,7 @@ _TROUBLE: Final = (
     "FailedCreatePodContainer",
     "FailedPodSandBoxStatus",
 )
+_PROGRESS: Final = ("Pulling", "Pulled", "Created", "Started")
 _PULLING: Final = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -74,7 +82,6 @@ _CREDENTIALS: Final = re.compile(
 _MANY_RESTARTS: Final = 3  # one or two may be reboots of the node
 _LOG_END: Final = 4000  # characters of a log that are examined
 _PROBES: Final = re.compile(r"(Liveness|Startup|Readiness) probe")
-_WORD: Final = 1 << 32  # Windows exit codes are shown as signed numbers
 _EXITS: Final[Mapping[int, str]] = {  # codes with the same meaning everywhere
     126: "the command is not executable",
     127: "the command was not found",
@@ -132,14 +139,15 @@ def _pod(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
         for one in _container(s, pod, container, where):
             found = True
             yield one
-    if not found and not status.get("containerStatuses") and status.get("phase") == "Pending":
+    if found:
+        return
+    if not status.get("containerStatuses") and status.get("phase") == "Pending":
         yield from _not_created(s, pod, "ContainerCreating", where)
-    elif (
-        not found
-        and status.get("phase") == "Running"
-        and status_condition(pod, "Ready").get("status") == "False"
-    ):
-        yield from _unready(s, pod, where)
+    elif status.get("phase") == "Running":
+        if status_condition(pod, "Ready").get("status") == "False":
+            yield from unready(s, pod, where)
+        else:
+            yield from probes_without_result(s, pod, where)
 
 
 def _does_not_end(s: ClusterSnapshot, pod: Object, where: str) -> DoctorFinding:
@@ -266,7 +274,7 @@ def _keeps_restarting(s: ClusterSnapshot, pod: Object, container: Object) -> boo
     recent = s.now - time_of(str(last.get("finishedAt") or "")) < RECENT
     if not restarts or not recent or _ended_with_machine(s, pod, container):
         return False
-    return bool(_killed_by_probe(s, pod, str(container.get("name", "")))) or (
+    return bool(killed_by_probe(s, pod, str(container.get("name", "")), last)) or (
         restarts >= _MANY_RESTARTS and bool(last.get("exitCode"))
     )
 
@@ -322,6 +330,7 @@ def _not_pulled(
     image = next(
         (c["image"] for c in container_specs(pod) if c.get("name") == container.get("name")), image
     )
+    image = _unpulled_volume(s, pod, image) or image
     text = newest_message(
         s, pod, "Failed", "InspectFailed", "ErrImageNeverPull", containing=image
     ) or plain_message(str(waiting.get("message", "")))
@@ -374,6 +383,19 @@ def _not_pulled(
         "The container cannot be started.",
         "Check the image's name and tag, the registry, and imagePullSecrets.",
     )
+
+
+def _unpulled_volume(s: ClusterSnapshot, pod: Object, image: str) -> str:
+    """The image of an image volume that cannot be pulled; "" if the container's own image cannot."""
+    references = [
+        str(volume["image"].get("reference") or "")
+        for volume in (pod.get("spec") or {}).get("volumes") or ()
+        if volume.get("image")
+    ]
+    if not references or newest_message(s, pod, "Failed", containing=f'"{image}"').count(image):
+        return ""
+    texts = [event_message(event) for event in s.warnings_of("Pod", pod, "Failed")]
+    return next((one for one in references if any(f'"{one}"' in text for text in texts)), "")
 
 
 def _not_started(
@@ -445,9 +467,9 @@ def _crashed(
             why,
             "Check the container's command, and that its image has it.",
         )
-    killed = _killed_by_probe(s, pod, called)
+    killed = killed_by_probe(s, pod, called, last)
     if killed:
-        found = _explained_probe(s, pod, killed)
+        found = explained_probe(s, pod, killed)
         return cause_finding(
             found,
             f"container {called} is restarted: {found.cause} ({killed})"
@@ -456,11 +478,11 @@ def _crashed(
             where,
             why,
         )
-    hook = newest_message(s, pod, "FailedPostStartHook")
-    if hook and has_recent_warning(s, pod, "FailedPostStartHook"):
+    hook = next(iter(s.warnings_of("Pod", pod, "FailedPostStartHook")), None)
+    if hook is not None and explains_end(s, hook, last):
         return DoctorFinding(
             "error",
-            f"container {called} is restarted: its postStart hook fails: {hook}",
+            f"container {called} is restarted: its postStart hook fails: {plain_message(event_message(hook))}",
             (where,),
             why,
             "Correct the container's postStart hook: it must succeed.",
@@ -477,7 +499,11 @@ def _crashed(
                 "for work that ends."
             ),
         )
-    meaning = f" ({_EXITS[code % _WORD]})" if code is not None and code % _WORD in _EXITS else ""
+    meaning = (
+        f" ({_EXITS[code % EXIT_CODES]})"
+        if code is not None and code % EXIT_CODES in _EXITS
+        else ""
+    )
     kind = "init container" if _is_init(pod, called) else "container"
     what = (
         f"{kind} {called} fails with exit code {code}{meaning}"
@@ -521,27 +547,6 @@ def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFindin
     )
 
 
-def _killed_by_probe(s: ClusterSnapshot, pod: Object, called: str) -> str:
-    for event in s.events_of("Pod", pod):
-        text = event_message(event)
-        if (
-            event.get("reason") == "Killing"
-            and s.now - event_time(event) < 2 * RECENT
-            and f"Container {called} failed" in text
-        ):
-            probe = "Startup" if "startup" in text else "Liveness"
-            detail = next(
-                (
-                    event_message(e)
-                    for e in s.warnings_of("Pod", pod, "Unhealthy")
-                    if event_message(e).startswith(probe)
-                ),
-                "",
-            )
-            return plain_message(detail).rstrip(": ") or f"its {probe.lower()} probe fails"
-    return ""
-
-
 def _policy(pod: Object) -> str:
     return str((pod.get("spec") or {}).get("restartPolicy", "Always"))
 
@@ -549,8 +554,7 @@ def _policy(pod: Object) -> str:
 def _not_created(
     s: ClusterSnapshot, pod: Object, reason: str, where: str
 ) -> Iterator[DoctorFinding]:
-    reported = s.warnings_of("Pod", pod, *_TROUBLE)
-    events = [event for event in reported if s.now - event_time(event) < RECENT]
+    events = _persistent_troubles(s, pod)
     # The first message of a mount shows its cause; the later time-outs do not.
     events.sort(key=lambda event: "timed out waiting" in event_message(event))
     age = s.now - time_of(pod["metadata"].get("creationTimestamp", ""))
@@ -576,7 +580,7 @@ def _not_created(
                 "Its containers wait for it.",
                 "Correct what the message names.",
             )
-    elif age > _LATE and (node := _broken_node(s, pod)):
+    elif age > LATE and (node := _broken_node(s, pod)):
         yield DoctorFinding(
             "warning",
             f"is {reason}: its node {node} is not Ready",
@@ -584,14 +588,27 @@ def _not_created(
             "Its containers do not run.",
             f"Repair the node: transom doctor {node}; or delete the pod, so that its controller creates it on another.",
         )
-    elif age > _LATE:
+    elif age > LATE:
         yield DoctorFinding(
             "warning",
-            f"is {reason} for more than {int(_LATE)} seconds",
+            f"is {reason} for more than {int(LATE)} seconds",
             (where,),
             "Its containers do not run.",
             f"Read its events: kubectl describe pod {key_of_object(pod)[1]} --namespace {key_of_object(pod)[0]}",
         )
+
+
+def _persistent_troubles(s: ClusterSnapshot, pod: Object) -> list[Object]:
+    """Events of what keeps a pod from being created. A kubelet drops most events of a pod that it
+    tries to create for a long time: an older event counts until a later one shows progress.
+    """
+    reported = s.warnings_of("Pod", pod, *_TROUBLE)
+    recent = [event for event in reported if s.now - event_time(event) < RECENT]
+    progress = max(
+        (event_time(event) for event in s.events_of("Pod", pod) if event["reason"] in _PROGRESS),
+        default=time_of(str(pod["metadata"].get("creationTimestamp") or "")),
+    )
+    return recent or [event for event in reported if event_time(event) > progress][:1]
 
 
 def _broken_node(s: ClusterSnapshot, pod: Object) -> str:
@@ -600,50 +617,6 @@ def _broken_node(s: ClusterSnapshot, pod: Object) -> str:
     found = s.node.get(node)
     ready = found is None or status_condition(found, "Ready").get("status") == "True"
     return "" if ready else node
-
-
-def _unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFinding]:
-    why = "Services do not send traffic to it."
-    conditions = {c.get("type"): c for c in (pod.get("status") or {}).get("conditions") or ()}
-    gates = [
-        gate.get("conditionType", "")
-        for gate in (pod.get("spec") or {}).get("readinessGates") or ()
-    ]
-    unmet = [gate for gate in gates if (conditions.get(gate) or {}).get("status") != "True"]
-    if unmet:
-        yield DoctorFinding(
-            "warning",
-            f"is not ready: its readiness gate {', '.join(unmet)} is not True",
-            (where,),
-            why,
-            "Check the controller that sets this condition.",
-        )
-        return
-    if (
-        s.node.get(pod["spec"]["nodeName"]) is not None
-        and status_condition(s.node[pod["spec"]["nodeName"]], "Ready").get("status") != "True"
-    ):
-        return  # the node has its own finding
-    if s.now - time_of(
-        status_condition(pod, "Ready").get("lastTransitionTime", "")
-    ) < 5 and not has_recent_warning(s, pod, "Unhealthy"):
-        return
-    text = newest_message(s, pod, "Unhealthy")
-    if text and has_recent_warning(s, pod, "Unhealthy"):
-        found = _explained_probe(s, pod, text)
-        what = f"is not ready: {found.cause} ({text})" if found.cause else f"is not ready: {text}"
-        yield cause_finding(found, what, where, why)._replace(severity="warning")
-
-
-def _explained_probe(s: ClusterSnapshot, pod: Object, text: str) -> causes.ExplainedCause:
-    """Why a probe fails; an empty cause if the text is not known."""
-    os = "windows" if s.on_windows(pod) else "linux"
-    return causes.explain_text(causes.PROBE, "", text, os) or causes.ExplainedCause(
-        "",
-        "Correct the probe (path, port, command, initialDelaySeconds, timeoutSeconds), or what the "
-        "container answers.",
-        "",
-    )
 
 
 def _ended(pod: Object) -> str:

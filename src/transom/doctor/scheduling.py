@@ -22,12 +22,14 @@ from transom.doctor.snapshot import (
     status_condition,
     time_of,
 )
+from transom.doctor.storage import unprovisioned
 from transom.machinery import quantity
 from transom.machinery.placement import (
     matches_expression,
     matches_node,
     required_terms,
 )
+from transom.machinery.podresources import aggregate_containers, is_pod_level_resource
 from transom.machinery.tolerations import untolerated_taints
 
 _LATE: Final = 30.0
@@ -120,6 +122,11 @@ _REFUSALS: Final[tuple[tuple[str, str, str], ...]] = (
         "Remove pods, or add nodes.",
     ),
     (
+        r"ReadWriteOncePod access mode",
+        "another pod uses its claim, whose access mode is ReadWriteOncePod",
+        "Delete the other pod, or use a claim of another access mode.",
+    ),
+    (
         r"pod topology spread constraints",
         "its topology spread constraints cannot be met",
         (
@@ -155,16 +162,7 @@ def unscheduled(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
         return
     if scheduled.get("status") != "False":
         if s.now - time_of(pod["metadata"].get("creationTimestamp", "")) > _LATE:
-            called = spec.get("schedulerName", "default-scheduler")
-            yield DoctorFinding(
-                "error",
-                f"cannot be scheduled: no scheduler named {called} runs",
-                (where,),
-                _WHY,
-                "Start that scheduler, or correct spec.schedulerName and create the pod again."
-                if called != "default-scheduler"
-                else "Check that the scheduler runs.",
-            )
+            yield _undecided(s, pod, where)
         return
     text = str(scheduled.get("message", ""))
     cause, remedy, record = _cause(s, pod, text)
@@ -175,6 +173,32 @@ def unscheduled(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
         known_finding(record, what, where, why=why, remedy=ask)
         if record
         else DoctorFinding("error", what, (where,), why, ask)
+    )
+
+
+def _undecided(s: ClusterSnapshot, pod: Object, where: str) -> DoctorFinding:
+    """A pod whose scheduler has not reported anything: it waits for a volume on the node that it has
+    selected, or it does not run.
+    """
+    spec = pod.get("spec") or {}
+    for claim, provisioner in unprovisioned(s, pod):
+        return DoctorFinding(
+            "error",
+            f"cannot be scheduled: the provisioner {provisioner} did not create the volume of its "
+            f"claim {claim}",
+            (where,),
+            _WHY,
+            f"Install or start the provisioner {provisioner}, or use another StorageClass.",
+        )
+    called = spec.get("schedulerName", "default-scheduler")
+    return DoctorFinding(
+        "error",
+        f"cannot be scheduled: no scheduler named {called} runs",
+        (where,),
+        _WHY,
+        "Start that scheduler, or correct spec.schedulerName and create the pod again."
+        if called != "default-scheduler"
+        else "Check that the scheduler runs.",
     )
 
 
@@ -195,13 +219,17 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
             if not any(t.get("key") in _CONTROL_PLANE for t in _taints(node))
         ]
         return (*_tainted(spec, workers or selected), "")
-    for resource in dict.fromkeys(_INSUFFICIENT.findall(text)):
-        return _insufficient(spec, free, resource.rstrip("."))
-    unlabelled = _missing_topology(spec, free) if "affinity" in text else ""
-    if unlabelled:
+    short = [one.rstrip(".") for one in dict.fromkeys(_INSUFFICIENT.findall(text))]
+    if short:
+        return _insufficient(spec, free, short)
+    unlabelled = (
+        _missing_topology(spec, free) if "affinity" in text or "spread" in text else ("", "")
+    )
+    if unlabelled[0]:
+        field, key = unlabelled
         return (
-            f"its pod affinity has the topologyKey {unlabelled}, and no node that it may run on has this label",
-            f"Correct topologyKey (kubernetes.io/hostname, topology.kubernetes.io/zone), or label the nodes with {unlabelled}.",
+            f"{field} has the topologyKey {key}, and no node that it may run on has this label",
+            f"Correct topologyKey (kubernetes.io/hostname, topology.kubernetes.io/zone), or label the nodes with {key}.",
             "",
         )
     for pattern, cause, remedy in _REFUSALS:
@@ -216,14 +244,23 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
     return text, "Change what the scheduler's message names.", ""
 
 
-def _missing_topology(spec: Object, nodes: Sequence[Object]) -> str:
-    """The topology key of a required pod affinity that no node has as a label."""
+def _missing_topology(spec: Object, nodes: Sequence[Object]) -> tuple[str, str]:
+    """The field and the topology key of a required pod affinity or a spread constraint that no node
+    has as a label.
+    """
     affinity = (spec.get("affinity") or {}).get("podAffinity") or {}
-    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-        wanted = str(term.get("topologyKey", ""))
-        if not any(wanted in _labels(node) for node in nodes):
-            return wanted
-    return ""
+    keys = [
+        ("its pod affinity", str(term.get("topologyKey", "")))
+        for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    ] + [
+        ("a topology spread constraint of it", str(constraint.get("topologyKey", "")))
+        for constraint in spec.get("topologySpreadConstraints") or ()
+        if constraint.get("whenUnsatisfiable") != "ScheduleAnyway"
+    ]
+    return next(
+        ((field, key) for field, key in keys if not any(key in _labels(node) for node in nodes)),
+        ("", ""),
+    )
 
 
 def _no_match(s: ClusterSnapshot, spec: Object) -> tuple[str, str]:
@@ -323,66 +360,65 @@ def _tainted(spec: Object, selected: Sequence[Object]) -> tuple[str, str]:
     )
 
 
-def _insufficient(spec: Object, nodes: Sequence[Object], resource: str) -> tuple[str, str, str]:
-    wanted = requested_amount(spec, resource)
-    most = max(
-        (
-            quantity.parse_quantity(str(_allocatable(node).get(resource, "0"))).milli_value()
-            for node in nodes
-        ),
-        default=0,
-    )
-    if not most and resource not in ("cpu", "memory", "ephemeral-storage"):
-        if resource.startswith("hugepages-") and any(map(is_windows_node, nodes)):
-            return (
-                f"it requests {resource}, and Windows nodes have no huge pages",
-                (
-                    "Remove the request for huge pages, or send the pod to Linux nodes with huge "
-                    "pages."
-                ),
-                "WIN-RES-005",
-            )
-        remedy = (
+def _insufficient(
+    spec: Object, nodes: Sequence[Object], resources: Sequence[str]
+) -> tuple[str, str, str]:
+    """Resources that the nodes do not have enough of: first those that none of them can ever have."""
+    most = {
+        resource: max(
             (
-                "Configure huge pages on a node (vm.nr_hugepages) and restart its kubelet, or "
-                "remove the request."
-            )
-            if resource.startswith("hugepages-")
-            else f"Install the device plugin that offers {resource}, or remove the request."
+                quantity.parse_quantity(str(_allocatable(node).get(resource, "0"))).milli_value()
+                for node in nodes
+            ),
+            default=0,
         )
-        return f"no node that it may run on offers {resource}", remedy, ""
-    if wanted > most > 0:
+        for resource in resources
+    }
+    for resource in resources:
+        if not most[resource] and resource not in ("cpu", "memory", "ephemeral-storage"):
+            return _not_offered(resource, nodes)
+    wanted = {resource: requested_amount(spec, resource) for resource in resources}
+    never = [resource for resource in resources if wanted[resource] > most[resource] > 0]
+    if never:
+        asked = " and ".join(f"{_amount(one, wanted[one])} {one}" for one in never)
+        largest = " and ".join(_amount(one, most[one]) for one in never)
         return (
-            f"it requests {_amount(resource, wanted)} {resource}, and the largest node that "
-            "it may run on has "
-            f"{_amount(resource, most)}",
-            f"Lower its request for {resource}, or add a larger node.",
+            f"it requests {asked}, and the largest node that it may run on has {largest}",
+            f"Lower its request for {' and '.join(never)}, or add a larger node.",
             "",
         )
+    short = " or ".join(resources)
     return (
-        f"the nodes that it may run on do not have enough free {resource}",
-        f"Lower its request for {resource}, remove other pods, or add nodes.",
+        f"the nodes that it may run on do not have enough free {short}",
+        f"Lower its request for {short}, remove other pods, or add nodes.",
         "",
     )
 
 
-def requested_amount(spec: Object, resource: str) -> int:
-    """The pod's request of a resource in thousandths: the sum of its containers, or its largest
-    init container.
-    """
-
-    def of(container: Object) -> int:
-        found = ((container.get("resources") or {}).get("requests") or {}).get(resource)
-        return quantity.parse_quantity(str(found)).milli_value() if found is not None else 0
-
-    running = sum(of(container) for container in spec.get("containers") or ())
-    overhead = quantity.parse_quantity(
-        str((spec.get("overhead") or {}).get(resource, "0"))
-    ).milli_value()
-    return (
-        max([running, *(of(container) for container in spec.get("initContainers") or ())])
-        + overhead
+def _not_offered(resource: str, nodes: Sequence[Object]) -> tuple[str, str, str]:
+    if resource.startswith("hugepages-") and any(map(is_windows_node, nodes)):
+        return (
+            f"it requests {resource}, and Windows nodes have no huge pages",
+            "Remove the request for huge pages, or send the pod to Linux nodes with huge pages.",
+            "WIN-RES-005",
+        )
+    remedy = (
+        "Configure huge pages on a node (vm.nr_hugepages) and restart its kubelet, or "
+        "remove the request."
+        if resource.startswith("hugepages-")
+        else f"Install the device plugin that offers {resource}, or remove the request."
     )
+    return f"no node that it may run on offers {resource}", remedy, ""
+
+
+def requested_amount(spec: Object, resource: str) -> int:
+    """The pod's request of a resource in thousandths, as the scheduler counts it."""
+    amount = aggregate_containers(spec, "requests").get(resource)
+    whole = ((spec.get("resources") or {}).get("requests") or {}).get(resource)
+    if whole is not None and is_pod_level_resource(resource):
+        amount = quantity.parse_quantity(str(whole))
+    overhead = quantity.parse_quantity(str((spec.get("overhead") or {}).get(resource, "0")))
+    return (amount.milli_value() if amount is not None else 0) + overhead.milli_value()
 
 
 def _amount(resource: str, milli: int) -> str:

@@ -21,6 +21,7 @@ from transom.doctor.snapshot import (
 from transom.machinery import quantity
 
 _RELEASED: Final = " is Released and keeps the data of a deleted claim"
+_SELECTED: Final = "volume.kubernetes.io/selected-node"  # set by the scheduler
 _RECENT: Final = 300.0
 _LATE: Final = 120.0
 
@@ -145,7 +146,9 @@ def _storage(amounts: Object | None) -> int:
 
 
 def _waits(claim: Object, classes: Mapping[str, Object]) -> bool:
-    """Whether binding waits for the first consumer."""
+    """Whether binding waits for the first consumer: until the scheduler has selected its node."""
+    if _SELECTED in (claim["metadata"].get("annotations") or {}):
+        return False
     spec = claim.get("spec") or {}
     called = spec.get("storageClassName") or (claim["metadata"].get("annotations") or {}).get(
         "volume.beta.kubernetes.io/storage-class", ""
@@ -153,6 +156,27 @@ def _waits(claim: Object, classes: Mapping[str, Object]) -> bool:
     return (classes.get(called) or {}).get(
         "volumeBindingMode"
     ) == "WaitForFirstConsumer" and not spec.get("volumeName")
+
+
+def unprovisioned(s: ClusterSnapshot, pod: Object) -> Iterator[tuple[str, str]]:
+    """The pod's claims whose volumes are to be created for the node that the scheduler has selected,
+    and their provisioners.
+    """
+    namespace, classes = (
+        key_of_object(pod)[0],
+        {name_of_object(c): c for c in s.of("storageclasses")},
+    )
+    named = {
+        str((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
+        for volume in (pod.get("spec") or {}).get("volumes") or ()
+    }
+    for claim in s.of("persistentvolumeclaims"):
+        if key_of_object(claim)[0] != namespace or name_of_object(claim) not in named:
+            continue
+        chosen = _SELECTED in (claim["metadata"].get("annotations") or {})
+        if chosen and (claim.get("status") or {}).get("phase") == "Pending":
+            used = classes.get(str((claim.get("spec") or {}).get("storageClassName")), {})
+            yield name_of_object(claim), str(used.get("provisioner", "of its class"))
 
 
 def check_storage_classes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

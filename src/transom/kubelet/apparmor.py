@@ -1,44 +1,47 @@
-"""Whether the AppArmor profiles that a pod names are loaded in the machine's kernel."""
+"""The AppArmor profiles that a pod names, and whether its machine can enforce them."""
 
 from __future__ import annotations
 
 from transom.machinery import podutil
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.api import Files
-from transom.machines.smallfiles import read_small_file
+from transom.machines.apparmor import loaded_profiles
 
 _ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _LOCALHOST = "localhost/"
 _FREE = ("", "runtime/default", "unconfined")
-PROFILES = "/sys/kernel/security/apparmor/profiles"
 
 
-def apparmor_node_problem(pod: Object, files: Files) -> str:
-    """Why the pod cannot run with these profiles; empty when it can."""
+def apparmor_profile(pod: Object, container: Object) -> str:
+    """The profile of a container, in the format of the annotation: from its own field, that of the
+    pod, or the annotation; "" for none.
+    """
+    for holder in (container, pod["spec"]):
+        profile = (holder.get("securityContext") or {}).get("appArmorProfile")
+        if profile:
+            local = _LOCALHOST + str(profile.get("localhostProfile", ""))
+            return {"Localhost": local, "RuntimeDefault": "runtime/default"}.get(
+                str(profile.get("type")), "unconfined"
+            )
     annotations = pod["metadata"].get("annotations") or {}
-    asked = {
-        k[len(_ANNOTATION) :]: v
-        for k, v in annotations.items()
-        if k.startswith(_ANNOTATION) and v != "unconfined"
-    }
-    if not asked:
-        return ""
-    loaded = _loaded(files)
+    return str(annotations.get(_ANNOTATION + container["name"], ""))
+
+
+def apparmor_node_problem(pod: Object, files: Files, release: tuple[int, int]) -> str:
+    """Why the pod cannot run with these profiles; empty when it can. Newer kubelets leave it to the
+    runtime to find a profile that is not loaded.
+    """
     for container in podutil.visit_containers(pod["spec"]):
-        profile = asked.get(container["name"], "")
+        profile = apparmor_profile(pod, container)
         if profile in _FREE:
             continue
         if not profile.startswith(_LOCALHOST):
             return f'invalid AppArmor profile name: "{profile}"'
         name = profile.removeprefix(_LOCALHOST)
-        if name not in loaded:
+        if not kubelet_has(Release(*release), "UncheckedAppArmor") and name not in loaded_profiles(
+            files
+        ):
             return f'profile "{name}" is not loaded'
     return ""
-
-
-def _loaded(files: Files) -> set[str]:
-    """One line per profile: `docker-default (enforce)`."""
-    if not files.exists(PROFILES):
-        return set()
-    lines = read_small_file(files, PROFILES).decode().splitlines()
-    return {line.partition("(")[0].strip() for line in lines if "(" in line}

@@ -91,8 +91,8 @@ class LinuxRules(LinuxPods, LinuxDisks):
         ready = "kubelet is posting ready status"
         return f"{ready}. AppArmor enabled" if release < _APPARMOR_UNSAID_SINCE else ready
 
-    def apparmor_problem(self, pod: Object, host: Host) -> str:
-        return apparmor.apparmor_node_problem(pod, host.files)
+    def apparmor_problem(self, pod: Object, host: Host, release: tuple[int, int]) -> str:
+        return apparmor.apparmor_node_problem(pod, host.files, release)
 
     def has_container_manager(self) -> bool:
         return True

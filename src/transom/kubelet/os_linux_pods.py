@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol, cast
 
 from transom.kit.goquote import go_quote
+from transom.kubelet.apparmor import apparmor_profile
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.hostpath import prepare_host_path
@@ -62,7 +63,6 @@ _OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
 _HUGE_PAGES: Final[Mapping[str, int]] = {"2MB": 0, "1GB": 0}
 _PAGE_NAMES: Final = {"2Mi": "2MB", "1Gi": "1GB"}
 _NON_ROOT: Final = 65532  # what images without root usually have
-_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _PROPAGATION: Final[Mapping[str | None, Literal["private", "hostToContainer", "bidirectional"]]] = {
@@ -140,7 +140,7 @@ class LinuxPods:
             seccomp=_seccomp(
                 pod, container, annotations, posixpath.join(config.root_dir, "seccomp")
             ),
-            apparmor=annotations.get(_APPARMOR + container["name"], ""),
+            apparmor=apparmor_profile(pod, container),
             masked_paths=() if unmasked else MASKED,
             read_only_paths=() if unmasked else READ_ONLY,
             pid_namespace="node"

@@ -116,7 +116,7 @@ class WindowsRules(WindowsPods, WindowsDisks):
     def ready_message(self, release: tuple[int, int] = (1, 20)) -> str:
         return "kubelet is posting ready status"
 
-    def apparmor_problem(self, pod: Object, host: Host) -> str:
+    def apparmor_problem(self, pod: Object, host: Host, release: tuple[int, int]) -> str:
         return ""
 
     def has_container_manager(self) -> bool:

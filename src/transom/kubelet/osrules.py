@@ -62,7 +62,7 @@ class OsRules(Protocol):
         """Resources other than cpu, memory, pods and ephemeral-storage."""
 
     def ready_message(self, release: tuple[int, int] = (1, 20)) -> str: ...
-    def apparmor_problem(self, pod: Object, host: Host) -> str:
+    def apparmor_problem(self, pod: Object, host: Host, release: tuple[int, int]) -> str:
         """Why the requested profiles cannot be enforced here; empty when they can, or when this is
         never checked.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from transom.machinery.quantity import Quantity, parse_quantity
@@ -15,7 +16,7 @@ def is_pod_level_resource(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
 
 
-def aggregate_containers(spec: dict[str, Any], kind: str) -> Amounts:
+def aggregate_containers(spec: Mapping[str, Any], kind: str) -> Amounts:
     """The `requests` or `limits` of all containers: the sum of those that run together, or the
     largest that an init container needs.
     """
@@ -37,7 +38,7 @@ def aggregate_containers(spec: dict[str, Any], kind: str) -> Amounts:
     return total
 
 
-def _amounts(container: dict[str, Any], kind: str) -> Amounts:
+def _amounts(container: Mapping[str, Any], kind: str) -> Amounts:
     found = (container.get("resources") or {}).get(kind) or {}
     return {name: parse_quantity(text) for name, text in found.items()}
 

@@ -205,7 +205,7 @@ class PodAdmission:
     def can_run(self, pod: Object) -> PodRejection | None:
         if (pod.get("status") or {}).get("phase", "Pending") != "Pending":
             return None
-        problem = self._env.os.apparmor_problem(pod, self._env.host)
+        problem = self._env.os.apparmor_problem(pod, self._env.host, self._env.config.release)
         if problem:
             return PodRejection("AppArmor", f"Cannot enforce AppArmor: {problem}")
         return self._too_old(pod)

@@ -47,6 +47,7 @@ KubeletBehaviour = Literal[
     "ShutdownUnmounts",
     "TerminalPhases",
     "ThreeOlderKubelets",
+    "UncheckedAppArmor",
     "UnnamedContainerEvents",
 ]
 
@@ -123,6 +124,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "TerminalPhases": Release(1, 27),
     # Kubelets may be three minor versions older than the API server, earlier two.
     "ThreeOlderKubelets": Release(1, 28),
+    # The runtime, not the kubelet, finds out whether an AppArmor profile is loaded.
+    "UncheckedAppArmor": Release(1, 24),
     # Events do not name the container: "Container created".
     "UnnamedContainerEvents": Release(1, 35),
 }

@@ -97,6 +97,7 @@ def create_sim_container(
     if core.docker and not core.windows and 0 < limit < _SMALLEST_DOCKER_MEMORY:
         raise texts.create_failed(identity, "Minimum memory limit allowed is 4MB")
     files.check_seccomp(core.host, config, texts, docker=core.docker)
+    files.check_apparmor(core.host, config, texts)
     record.files = _make_files(core, record)
     record.image_name = core.images.shown_name(spec, config.image)
     record.image_ref = core.images.shown_ref(spec)

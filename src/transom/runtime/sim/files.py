@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transom.kit.lazy import lazy_import
 from transom.machines.api import HostPathMount
+from transom.machines.apparmor import loaded_profiles
 from transom.machines.container_files import LayeredFiles
 from transom.machines.inodes import Inode
 from transom.machines.linux import LinuxHost
@@ -77,14 +78,11 @@ def make_container_files(
             )
         where = HostPathMount(mount.container_path, mount.host_path, mount.read_only)
         try:
-            files.add_mounts((where,))
+            _add_mount(host, files, where)
         except OSError as error:
-            if error.errno != errno.ENOENT or mount.host_path.startswith(PIPES):
-                raise texts.create_failed(
-                    identity, f"failed to mount {mount.host_path}: {error.strerror}"
-                ) from error
-            host.files.mkdir(mount.host_path)  # both runtimes create missing paths
-            files.add_mounts((where,))
+            raise texts.create_failed(
+                identity, f"failed to mount {mount.host_path}: {error.strerror}"
+            ) from error
     for device in config.devices:
         source, target, permissions = device.rsplit(":", 2)
         try:
@@ -98,6 +96,17 @@ def make_container_files(
                 ),
             ) from error
     return files
+
+
+def _add_mount(host: LinuxHost | WindowsHost, files: LayeredFiles, mount: HostPathMount) -> None:
+    """Mounts a path of the node, which is created if it is missing. Raises OSError."""
+    try:
+        files.add_mounts((mount,))
+    except OSError as error:
+        if error.errno != errno.ENOENT or mount.host_path.startswith(PIPES):
+            raise
+        host.files.mkdir(mount.host_path)  # both runtimes create missing paths
+        files.add_mounts((mount,))
 
 
 def _mount_image(
@@ -216,6 +225,19 @@ def check_seccomp(
     raise texts.create_failed(
         config.name,
         f"failed to generate seccomp spec opts: failed to load seccomp profile: {missing}",
+    )
+
+
+def check_apparmor(
+    host: LinuxHost | WindowsHost, config: ContainerConfig, texts: RuntimeTexts
+) -> None:
+    """A profile must be loaded on the node. Raises RuntimeFailure."""
+    profile = config.linux.apparmor if config.linux is not None else ""
+    name = profile.removeprefix("localhost/")
+    if name == profile or isinstance(host, WindowsHost) or name in loaded_profiles(host.files):
+        return
+    raise texts.create_failed(
+        config.name, f"failed to generate apparmor spec opts: apparmor profile not found {name}"
     )
 
 
