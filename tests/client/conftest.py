@@ -145,5 +145,5 @@ def play_https(tls: Tls) -> ContextFactory:
 
 async def until(condition: Callable[[], Any]) -> None:
     """Let the loop turn until something is so; the scenario's time limit ends it otherwise."""
-    while not condition():  # noqa: ASYNC110 (the condition is anybody's)
+    while not condition():  # noqa: ASYNC110 (the condition has no event)
         await asyncio.sleep(0.001)

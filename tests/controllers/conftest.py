@@ -89,7 +89,7 @@ class Plane:
             await asyncio.wait((self._running,))
 
     async def settle(self, seconds: float = 0.5) -> None:
-        """Let everybody do what there is to do, for so long on the clock of the plane."""
+        """Run all tasks that are due, for so long on the clock of the plane."""
         await self.clock.run_for(seconds, turns=200)
 
     async def missing(self, *where: Any) -> bool:

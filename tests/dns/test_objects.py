@@ -16,12 +16,9 @@ from transom.apiserver.server import ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.informer import InformerFactory
 from transom.client.resources import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
     CONFIG_MAPS,
     ENDPOINT_SLICES,
     ENDPOINTS,
-    SERVICE_ACCOUNTS,
     SERVICES,
 )
 from transom.dns import objects
@@ -34,10 +31,6 @@ from transom.kit.clock import RealClock
 from transom.store.memory import MemoryStore
 
 ADMIN = UserInfo("jane", ("system:masters", "system:authenticated"))
-DNS = UserInfo(
-    objects.USER,
-    ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
-)
 
 
 async def answers(server: DnsServer, name: str, type: int = wire.A) -> list[str]:
@@ -60,10 +53,6 @@ async def test_it_is_known_and_follows() -> None:
     client = InProcessClient(api, ADMIN, user_agent="tester/1")
     address = objects.dns_cluster_ip("10.96.0.0/16")
     assert address == "10.96.0.10"
-    account, role, binding = objects.dns_access()
-    await client.create(SERVICE_ACCOUNTS, "kube-system", account)
-    await client.create(CLUSTER_ROLES, "", role)
-    await client.create(CLUSTER_ROLE_BINDINGS, "", binding)
     made = await client.create(SERVICES, "kube-system", objects.dns_service_object([address]))
     assert [port["name"] for port in made["spec"]["ports"]] == ["dns", "dns-tcp", "metrics"]
     await client.create(
@@ -79,7 +68,7 @@ async def test_it_is_known_and_follows() -> None:
 
     zone, clock = DnsZone(), RealClock()
     informers = InformerFactory(
-        InProcessClient(api, DNS, user_agent="dns/1"), clock, random.Random(1)
+        InProcessClient(api, ADMIN, user_agent="dns/1"), clock, random.Random(1)
     )
     feed = ZoneFeed(zone, informers)
     server = DnsServer(zone, DnsSettings(), clock, random.Random(1))

@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from tests.dns.world import ask, server, service, shown, slice_of, zone
 
 from transom.dns.attach import DnsAttachment
-from transom.dns.forward import Routed
 from transom.dns.server import DnsServer
 from transom.dns.settings import DnsServerAddress, DnsSettings, check_dns_settings
 from transom.dns.transport import (
-    DataplaneExchange,
     DnsConnections,
     DnsDatagrams,
     HostExchange,
@@ -383,19 +381,6 @@ async def test_connections_carry_many_questions_and_end_when_idle() -> None:
     assert await loop.sock_recv(near, 4096) == b""
     await connections.close()
     near.close()
-
-
-async def test_over_the_data_plane() -> None:
-    class Plane:
-        async def ask(self, address: str, port: int, payload: bytes, source: str = "") -> bytes:
-            assert (address, port, source) == ("10.96.5.5", 53, "172.20.0.2")
-            return payload
-
-    inside = DataplaneExchange(Plane(), "172.20.0.2")  # type: ignore[arg-type]
-    routed = Routed(lambda address: address.startswith("10."), inside, Others())
-    assert await routed.datagram(DnsServerAddress("10.96.5.5"), b"x") == b"x"
-    with pytest.raises(ConnectionRefusedError):
-        await routed.datagram(DnsServerAddress("192.0.2.1"), QUESTION.join((head(), b"")))
 
 
 async def test_at_an_address_of_the_cluster() -> None:

@@ -102,7 +102,7 @@ def test_logs_of_pods_that_fail_and_of_those_that_are_named() -> None:
     ],
 )
 def test_a_cluster_that_does_not_answer(documents: dict[str, Any], words: str) -> None:
-    found = read(Fake(documents), "whoever")
+    found = read(Fake(documents), "unnamed")
     [one] = examine(found)
     assert found.unreachable == words and one.severity == "error"
 

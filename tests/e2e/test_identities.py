@@ -141,14 +141,14 @@ def test_can_i_lists_what_a_viewer_may(kubectl: Any, ns: str, someone: str, tmp_
         "--resource-name=only",
     )
     kubectl("-n", ns, "create", "rolebinding", "one-map", "--role=one-map", f"--user={someone}")
-    everybody = rules(jane, "-n", "default")
-    assert everybody["selfsubjectaccessreviews.authorization.k8s.io"] == [{"create"}]
-    assert everybody["/apis/*"] == [{"get"}] and {"/healthz", "/version", "/openapi"} <= set(
-        everybody
+    base_rules = rules(jane, "-n", "default")
+    assert base_rules["selfsubjectaccessreviews.authorization.k8s.io"] == [{"create"}]
+    assert base_rules["/apis/*"] == [{"get"}] and {"/healthz", "/version", "/openapi"} <= set(
+        base_rules
     )
-    assert "configmaps" not in everybody and "pods" not in everybody
+    assert "configmaps" not in base_rules and "pods" not in base_rules
 
-    assert set(rules(jane)) - set(everybody) == {"configmaps"} and rules(jane)["configmaps"] == [
+    assert set(rules(jane)) - set(base_rules) == {"configmaps"} and rules(jane)["configmaps"] == [
         {"get", "update"}
     ]
     assert " [only] " in jane("auth", "can-i", "--list").stdout

@@ -110,9 +110,6 @@ def test_cancelled_timers_are_forgotten() -> None:
     run(main())
 
 
-def test_another_loop_is_refused() -> None:
-    async def main() -> None:
-        with pytest.raises(RuntimeError, match="IdleDetectingLoop"):
-            await AdjustableClock().advance(1)
-
-    asyncio.run(main())
+async def test_another_loop_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="IdleDetectingLoop"):
+        await AdjustableClock().advance(1)

@@ -102,7 +102,7 @@ class Cluster:
         return InProcessClient(self.api, user, user_agent="kubelet")
 
     async def settle(self, seconds: float = 0.5) -> None:
-        """Let everybody do what there is to do, for so long on the clock."""
+        """Run all tasks that are due, for so long on the clock."""
         await self.clock.run_for(seconds, turns=100)
 
     async def create(self, name: str, **spec: Any) -> Object:

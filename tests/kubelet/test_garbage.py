@@ -83,16 +83,6 @@ async def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -
         assert node.host.files.listdir("/var/log/containers") == []
 
 
-async def test_older_exited_instances_are_removed_when_a_container_exits() -> None:
-    async with play() as node:
-        newest, *_ = ids = await dead(node, make_pod("web"), 3)
-        await gc(node, make_pod("web")).clean_up_pod("uid-web", newest)
-        assert [c.id for c in node.runtime.containers()] == [newest]
-        assert node.host.files.listdir("/var/log/pods/default_web_uid-web/app") == ["2.log"]
-        await gc(node).clean_up_pod("uid-web", everything=True)
-        assert not node.runtime.containers() and len(ids) == 3
-
-
 def image(name: str, size: int) -> Image:
     return Image(f"sha256:{name}", (f"{name}:1",), (), size)
 

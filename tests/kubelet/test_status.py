@@ -313,6 +313,18 @@ def test_a_patch_makes_the_new_status(old: Any, new: Any) -> None:
     assert pod_status_merge_patch(new, new, OWN) is None
 
 
+def test_fields_of_other_components_stay() -> None:
+    """A kubelet may not write them, not even with an older value."""
+    others: Any = {
+        "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "web-gpu"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "web-x", "requestMappings": []},
+    }
+    change = pod_status_merge_patch({"phase": "Pending", **others}, {"phase": "Running"}, OWN)
+    assert change == {"phase": "Running"}
+    old = {"resourceClaimStatuses": [{"name": "gpu"}]}
+    assert pod_status_merge_patch(others, old, OWN) is None
+
+
 def test_conditions_of_others_stay() -> None:
     change = pod_status_merge_patch(
         {"conditions": [GATE, SCHEDULED]}, {"conditions": [SCHEDULED]}, OWN

@@ -18,7 +18,7 @@ from transom.machinery.releases.columns import release_columns
 from transom.machinery.releases.features import feature_gates, is_enabled
 from transom.machinery.releases.kinds import group_version_priorities, release_kinds
 from transom.machinery.releases.served import deprecation_text, served_resources
-from transom.machinery.releases.texts import custom_in_release, in_release
+from transom.machinery.releases.texts import in_release, typed_custom_errors
 from transom.machinery.schema import BASE, schema_table
 from transom.machinery.served_since import is_served_by, kinds_of
 from transom.machinery.sigsjson import decode_error
@@ -196,8 +196,7 @@ def test_errors_of_rules_show_scalars_and_no_objects_since_1_35() -> None:
     scalar = FieldError("Invalid", "spec.kind", RuleValue("string", GoText('"l"')), "is immutable")
     whole = FieldError("Invalid", "spec", RuleValue("object", None), "is wrong")
     texts = {
-        minor: [e.body() for e in custom_in_release(release(minor), [scalar, whole])]
-        for minor in (34, 35)
+        minor: [e.body() for e in in_release(release(minor), [scalar, whole])] for minor in (34, 35)
     }
     assert texts[34] == [
         'Invalid value: "string": is immutable',
@@ -208,8 +207,10 @@ def test_errors_of_rules_show_scalars_and_no_objects_since_1_35() -> None:
 
 def test_errors_of_custom_objects_have_the_reason_of_what_is_wrong() -> None:
     error = FieldError("Invalid", "spec.size", "string", "spec.size must be of type integer: x")
-    assert [e.reason for e in custom_in_release(release(23), [error])] == ["FieldValueInvalid"]
-    assert [e.reason for e in custom_in_release(release(24), [error])] == ["FieldValueTypeInvalid"]
+    assert [e.reason for e in typed_custom_errors(release(23), [error])] == ["FieldValueInvalid"]
+    assert [e.reason for e in typed_custom_errors(release(24), [error])] == [
+        "FieldValueTypeInvalid"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ _NO_EFFECT = {
         "All": "Disable-WindowsOptionalFeature Enable-WindowsOptionalFeature Get-Command "
         "Get-Module Get-NetFirewallProfile Get-NetFirewallRule Get-NetIPConfiguration "
         "Set-NetFirewallProfile",
-        "AccountNeverExpires": "New-LocalUser Set-LocalUser",
+        "AccountNeverExpires": "New-LocalUser",
         "AddressFamily": "New-NetRoute Remove-NetIPAddress Remove-NetNeighbor Set-NetIPAddress",
         "AsString": "Get-Unique",
         "Detailed": "Get-NetIPConfiguration Get-Help",

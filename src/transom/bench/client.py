@@ -11,12 +11,18 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httptools
 
 from transom.kit.http_message import encode_request
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_import("yaml")
 
 
 class BenchError(Exception):
@@ -46,8 +52,6 @@ def bench_target_from(path: Path, context_name: str | None = None) -> BenchTarge
     """The server and user of a context (by default the current one): client certificate or bearer
     token.
     """
-    import yaml
-
     try:
         content = yaml.safe_load(path.read_bytes())
         context = _entry(content, "contexts", context_name or content["current-context"])["context"]

@@ -14,8 +14,15 @@ import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_import("yaml")
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REREAD_SECONDS = 60.0
@@ -126,8 +133,6 @@ def in_cluster_config() -> RestConfig:
 
 
 def _read(file: Path, missing_ok: bool) -> dict[str, Any] | None:
-    import yaml
-
     try:
         with file.open("rb") as opened:  # perhaps a pipe; a device may never end
             data = opened.read(_LARGEST + 1)

@@ -57,9 +57,6 @@ class Indexer:
     def by_index(self, index: str, value: str) -> Sequence[Object]:
         return [*self._indices[index].get(value, {}).values()]
 
-    def index_values(self, index: str) -> Sequence[str]:
-        return [*self._indices[index]]
-
     def __len__(self) -> int:
         return len(self._objects)
 

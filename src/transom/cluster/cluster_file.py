@@ -7,11 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.cluster.access import read_access_section
+from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.node import network_settings
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_import("yaml")
 
 API_VERSION, KIND = "transom.dev/v1", "Cluster"
 _FIELDS = {
@@ -58,8 +64,6 @@ class ClusterFile:
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
-    import yaml
-
     try:
         content = yaml.safe_load(path.read_text())
     except OSError as error:

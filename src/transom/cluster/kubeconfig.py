@@ -13,12 +13,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom.cluster.config import ClusterConfig
 from transom.cluster.pki import ClusterPki
 from transom.kit.files import write_atomic
+from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import EXIT_DISK, UserError, of_disk
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_import("yaml")
 
 _LISTS = ("clusters", "users", "contexts")
 _LOCK_SECONDS = 5.0
@@ -122,8 +128,6 @@ def remove_from_kubeconfig(path: Path, name: str) -> bool:
 
 
 def render_kubeconfig(content: dict[str, Any]) -> bytes:
-    import yaml
-
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text: str = yaml.dump(
         content, Dumper=dumper, sort_keys=False, default_flow_style=False, width=1 << 20
@@ -132,8 +136,6 @@ def render_kubeconfig(content: dict[str, Any]) -> bytes:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    import yaml
-
     if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe
         raise _unusable(path, "it is not a regular file")
     try:

@@ -29,6 +29,10 @@ from transom.node.settings import clusters_dir, name_option
 from transom.node.spec import NodeSpec
 
 if TYPE_CHECKING:
+    import tempfile
+
+    import yaml
+
     from transom.cluster import probe as probes
     from transom.cluster import run as run_module
     from transom.cluster.ha import layout as server_layout
@@ -47,6 +51,8 @@ else:
     scheduler_config = lazy_import("transom.scheduler.config")
     scheduler_errors = lazy_import("transom.scheduler.errors")
     real_runtimes = lazy_import("transom.node.real_runtimes")
+    tempfile = lazy_import("tempfile")
+    yaml = lazy_import("yaml")
 
 READY_SECONDS = 30.0
 SERVERS_READY_SECONDS = 90.0  # several processes start at the same time
@@ -249,10 +255,6 @@ def _settle(
 
 
 def _scheduler_document(content: dict[str, Any], config: ClusterConfig) -> bytes:
-    import tempfile
-
-    import yaml
-
     document = yaml.safe_dump(content).encode()
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         file.write(document)

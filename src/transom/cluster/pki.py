@@ -10,14 +10,24 @@ admin                   the user of the kubeconfig, in system:masters
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
 from transom.kit.files import make_private, sync_directory, write_atomic
+from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.node.settings import split_cidrs
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+else:
+    ec = lazy_import("cryptography.hazmat.primitives.asymmetric.ec")
+    serialization = lazy_import("cryptography.hazmat.primitives.serialization")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +178,6 @@ def _ensure(config: ClusterConfig) -> ClusterPki:
 
 
 def _server_names(config: ClusterConfig) -> list[str]:
-    import ipaddress
-
     service_ips = [str(ipaddress.ip_network(cidr)[1]) for cidr in split_cidrs(config.service_cidr)]
     names = [
         "kubernetes",
@@ -205,9 +213,6 @@ def _text(path: Path) -> str:
 
 
 def _service_account_key(made: ClusterPki) -> None:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     key = ec.generate_private_key(ec.SECP256R1())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

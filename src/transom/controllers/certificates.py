@@ -9,6 +9,7 @@ import base64
 import binascii
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from transom.client.api import is_not_found
 from transom.client.informer import Informer
@@ -17,9 +18,15 @@ from transom.client.resources import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCES
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.lazy import lazy_import
 from transom.machinery import certificates
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from cryptography import x509
+else:
+    x509 = lazy_import("cryptography.x509")
 
 log = logging.getLogger("transom.controllers")
 
@@ -270,8 +277,6 @@ def outdated(csr: Object, now: float) -> bool:
 
 
 def _expired(encoded: str, now: float) -> bool:
-    from cryptography import x509
-
     try:
         return (
             x509.load_pem_x509_certificate(

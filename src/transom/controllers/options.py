@@ -10,13 +10,21 @@ import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom.controllers.base import ControllerSettings
 from transom.kit.clock import Clock
 from transom.kit.jws import TokenSigner
+from transom.kit.lazy import lazy_import
 from transom.kit.pki import KeyPair
 from transom.kit.signing import sign_request
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+else:
+    serialization = lazy_import("cryptography.hazmat.primitives.serialization")
+    x509 = lazy_import("cryptography.x509")
 
 _MASK_IPV4, _MASK_IPV6 = 24, 64
 # the maximum difference between the prefix lengths of the node CIDR and the whole range
@@ -161,8 +169,6 @@ def _read(file: Path) -> bytes:
 
 
 def _root_ca(file: Path) -> str:
-    from cryptography import x509
-
     content = _read(file)
     try:
         x509.load_pem_x509_certificates(content)
@@ -184,9 +190,6 @@ def _certificate_signer(wanted: ControllerManagerOptions, clock: Clock) -> SignC
     """None unless both files are given, as in Kubernetes: then no certificate is signed."""
     if wanted.signing_certificate is None or wanted.signing_key is None:
         return None
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-
     authority = KeyPair(_read(wanted.signing_certificate), _read(wanted.signing_key))
     try:
         certificate = x509.load_pem_x509_certificate(authority.certificate)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from transom.dns.outcome import DnsOutcome, DnsRequest
@@ -118,24 +118,3 @@ class Forwarder:
         )
         if message.id != number or not message.flags & wire.QR or not same:
             raise wire.MalformedDnsMessage("an answer to another question")
-
-
-class Routed:
-    """Servers for which `inside` is true are reached through one exchange, all others through the
-    other.
-    """
-
-    def __init__(self, inside: Callable[[str], bool], near: DnsExchange, far: DnsExchange) -> None:
-        self._inside = inside
-        self._near = near
-        self._far = far
-
-    async def datagram(self, server: DnsServerAddress, payload: bytes) -> bytes:
-        return await (self._near if self._inside(server.address) else self._far).datagram(
-            server, payload
-        )
-
-    async def stream(self, server: DnsServerAddress, payload: bytes) -> bytes:
-        return await (self._near if self._inside(server.address) else self._far).stream(
-            server, payload
-        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,8 +63,6 @@ def take_snapshot(
 
 async def _tls(where: RestConfig) -> tuple[dict[str, float], float]:
     """When the server's certificate and the CA in the kubeconfig expire; and the server's time."""
-    from email.utils import parsedate_to_datetime
-
     found: dict[str, float] = {}
     try:
         if where.authority:

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.doctor.findings import DoctorFinding
 from transom.doctor.snapshot import (
@@ -21,6 +21,12 @@ from transom.doctor.snapshot import (
     status_condition,
     time_of,
 )
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    from cryptography import x509
+else:
+    x509 = lazy_import("cryptography.x509")
 
 _LOW_SPACE: Final = 64 << 20
 _SOON: Final = 30 * 86400.0  # seconds before its expiry that a certificate is reported
@@ -200,14 +206,10 @@ def _bundles(s: ClusterSnapshot) -> Iterator[tuple[str, Object, str]]:
 
 def certificate_ends(pem: bytes) -> list[float]:
     """When the certificates of a PEM text expire. Raises ValueError if it has none."""
-    from cryptography import x509
-
     return [one.not_valid_after_utc.timestamp() for one in x509.load_pem_x509_certificates(pem)]
 
 
 def der_end(certificate: bytes) -> float:
-    from cryptography import x509
-
     return x509.load_der_x509_certificate(certificate).not_valid_after_utc.timestamp()
 
 

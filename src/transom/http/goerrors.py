@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from transom.kit.clock import rfc3339
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 
 if TYPE_CHECKING:
     from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import rsa
+else:
+    rsa = lazy_import("cryptography.hazmat.primitives.asymmetric.rsa")
+    x509 = lazy_import("cryptography.x509")
 
 DEADLINE = "context deadline exceeded"
 
@@ -161,8 +166,6 @@ def certificate_error(
     der: bytes, host: str, ca_bundle: bytes, now: float, problem: ssl.SSLCertVerificationError
 ) -> str:
     """Why a server's certificate is invalid, checked in Go's order: dates, names, signature."""
-    from cryptography import x509
-
     leaf = x509.load_der_x509_certificate(der)
     start, end = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
     if not start <= now <= end:
@@ -181,8 +184,6 @@ def certificate_error(
 
 
 def _name_mismatch(leaf: x509.Certificate, host: str) -> str:
-    from cryptography import x509
-
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         dns, addresses = (
@@ -230,9 +231,6 @@ def _matches(pattern: str, host: str) -> bool:
 
 def _hint(leaf: x509.Certificate, ca_bundle: bytes) -> str:
     """Reports a CA with the right name that did not sign this, because it is the usual mistake."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     try:
         authorities = x509.load_pem_x509_certificates(ca_bundle) if ca_bundle else []
     except ValueError:

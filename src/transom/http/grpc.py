@@ -14,10 +14,17 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from transom.kit.lazy import lazy_import
 from transom.kit.rpc import RpcError
 
 if TYPE_CHECKING:
-    from h2.connection import H2Connection
+    from h2 import config as h2_config
+    from h2 import connection as h2_connection
+    from h2 import exceptions as h2_exceptions
+else:
+    h2_config = lazy_import("h2.config")
+    h2_connection = lazy_import("h2.connection")
+    h2_exceptions = lazy_import("h2.exceptions")
 
 CODES: Final = (
     "OK",
@@ -135,12 +142,12 @@ class GrpcConnection(asyncio.Protocol):
             self._wake()
 
     def _begin(self, headers: list[tuple[str, str]]) -> int:
-        from h2.exceptions import ProtocolError
-
         try:
             stream = self._h2.get_next_available_stream_id()
             self._h2.send_headers(stream, headers)
-        except ProtocolError as problem:  # for example when all stream IDs are used up
+        except (
+            h2_exceptions.ProtocolError
+        ) as problem:  # for example when all stream IDs are used up
             self.usable = False
             raise RpcError("Unavailable", f"connection error: {problem}") from problem
         return stream
@@ -177,13 +184,11 @@ class GrpcConnection(asyncio.Protocol):
         """h2 takes up to 30 microseconds for a frame of nine bytes, so that a full read buffer of
         them would block the event loop.
         """
-        from h2.exceptions import ProtocolError
-
         data = bytes(self._unread[:_SLICE])
         del self._unread[:_SLICE]
         try:
             events = self._h2.receive_data(data)
-        except ProtocolError as problem:
+        except h2_exceptions.ProtocolError as problem:
             self._break(f"connection error: {problem}")
             return
         self._frames_left -= len(events)
@@ -301,8 +306,6 @@ class GrpcConnection(asyncio.Protocol):
 
     def _feed(self, stream: int, call: _Call) -> None:
         """Sends as much of a request as flow control allows."""
-        from h2.exceptions import StreamClosedError
-
         h2 = self._h2
         try:
             while call.left:
@@ -313,15 +316,13 @@ class GrpcConnection(asyncio.Protocol):
                     return
                 piece, call.left = call.left[:room], call.left[room:]
                 h2.send_data(stream, bytes(piece), end_stream=not call.left)
-        except StreamClosedError:
+        except h2_exceptions.StreamClosedError:
             call.left = call.left[:0]  # the event for this is still to be handled
 
     def _reset(self, stream: int) -> None:
-        from h2.exceptions import ProtocolError
-
         try:
             self._h2.reset_stream(stream, error_code=_CANCEL)
-        except ProtocolError:
+        except h2_exceptions.ProtocolError:
             return  # the stream or the connection has just ended
         self._flush()
 
@@ -343,11 +344,10 @@ _HANDLERS: Final[dict[str, Callable[[GrpcConnection, Any], None]]] = {
 }
 
 
-def _state_machine() -> H2Connection:
-    from h2.config import H2Configuration
-    from h2.connection import H2Connection
-
-    return H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+def _state_machine() -> h2_connection.H2Connection:
+    return h2_connection.H2Connection(
+        h2_config.H2Configuration(client_side=True, header_encoding="utf-8")
+    )
 
 
 def _outcome(call: _Call) -> bytes | RpcError:

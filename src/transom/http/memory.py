@@ -10,7 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    import ctypes
+else:
+    ctypes = lazy_import("ctypes")  # some builds of Python for Windows lack it
 
 _PER_CONNECTION = 32 * 1024  # approximate memory of one TLS connection
 _WORTHWHILE = 16 * 1024 * 1024
@@ -58,7 +65,5 @@ def _libc() -> Any:
     """The C library, if it supports trimming (glibc)."""
     if os.name != "posix":
         return None
-    import ctypes  # some builds of Python for Windows lack it
-
     libc = ctypes.CDLL(None)
     return libc if hasattr(libc, "malloc_trim") else None

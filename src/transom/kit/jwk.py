@@ -9,9 +9,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from transom.kit.jws import BadSignature, base64url_decode
+from transom.kit.lazy import lazy_import
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+else:
+    ec = lazy_import("cryptography.hazmat.primitives.asymmetric.ec")
+    exceptions = lazy_import("cryptography.exceptions")
+    hashes = lazy_import("cryptography.hazmat.primitives.hashes")
+    padding = lazy_import("cryptography.hazmat.primitives.asymmetric.padding")
+    rsa = lazy_import("cryptography.hazmat.primitives.asymmetric.rsa")
+    utils = lazy_import("cryptography.hazmat.primitives.asymmetric.utils")
 
 # Algorithm -> family, hash, size of a coordinate. Kubernetes accepts these, and no others.
 _ALGORITHMS: Final[dict[str, tuple[str, str, int]]] = {
@@ -38,11 +48,6 @@ class JsonWebKey(NamedTuple):
 
     def verify(self, algorithm: str, signed: bytes, signature: bytes) -> None:
         """Raises BadSignature."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec, padding
-        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-
         if algorithm not in _ALGORITHMS or self.algorithm not in ("", algorithm):
             raise BadSignature(_FAILED)
         family, hash_name, size = _ALGORITHMS[algorithm]
@@ -59,7 +64,7 @@ class JsonWebKey(NamedTuple):
                     raise BadSignature(_FAILED)
                 pair = (signature[:size], signature[size:])
                 r, s = (int.from_bytes(part, "big") for part in pair)
-                key.verify(encode_dss_signature(r, s), signed, ec.ECDSA(digest))
+                key.verify(utils.encode_dss_signature(r, s), signed, ec.ECDSA(digest))
             elif family == "RSA":
                 key.verify(signature, signed, padding.PKCS1v15(), digest)
             elif family == "PSS":
@@ -67,7 +72,7 @@ class JsonWebKey(NamedTuple):
                 key.verify(signature, signed, salted, digest)
             else:
                 raise BadSignature(_FAILED)
-        except InvalidSignature:
+        except exceptions.InvalidSignature:
             raise BadSignature(_FAILED) from None
 
 
@@ -90,8 +95,6 @@ def _number(value: dict[str, Any], name: str) -> int:
 
 
 def _read_rsa(value: dict[str, Any]) -> rsa.RSAPublicKey:
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     modulus = _number(value, "n")
     if modulus.bit_length() > _MOST_BITS:
         raise ValueError("the RSA key is too large")
@@ -99,8 +102,6 @@ def _read_rsa(value: dict[str, Any]) -> rsa.RSAPublicKey:
 
 
 def _read_ec(value: dict[str, Any]) -> ec.EllipticCurvePublicKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     curves: dict[str, Callable[[], ec.EllipticCurve]] = {
         "SECP256R1": ec.SECP256R1,
         "SECP384R1": ec.SECP384R1,

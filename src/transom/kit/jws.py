@@ -14,8 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from transom.kit.lazy import lazy_import
+
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+else:
+    ec = lazy_import("cryptography.hazmat.primitives.asymmetric.ec")
+    exceptions = lazy_import("cryptography.exceptions")
+    hashes = lazy_import("cryptography.hazmat.primitives.hashes")
+    padding = lazy_import("cryptography.hazmat.primitives.asymmetric.padding")
+    rsa = lazy_import("cryptography.hazmat.primitives.asymmetric.rsa")
+    serialization = lazy_import("cryptography.hazmat.primitives.serialization")
+    utils = lazy_import("cryptography.hazmat.primitives.asymmetric.utils")
 
 # Curve -> algorithm, hash, bytes of a coordinate.
 _CURVES = {
@@ -58,16 +70,9 @@ class PublicKey:
 
     @staticmethod
     def load(pem: bytes) -> PublicKey:
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-        return public_key(load_pem_public_key(pem))
+        return public_key(serialization.load_pem_public_key(pem))
 
     def verify(self, algorithm: str, signed: bytes, signature: bytes) -> None:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec, padding
-        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-
         if algorithm != self.algorithm:
             raise BadSignature("unknown/unsupported algorithm")
         try:
@@ -80,16 +85,14 @@ class PublicKey:
                     int.from_bytes(signature[size:], "big"),
                 )
                 self.key.verify(
-                    encode_dss_signature(r, s), signed, ec.ECDSA(getattr(hashes, hashing)())
+                    utils.encode_dss_signature(r, s), signed, ec.ECDSA(getattr(hashes, hashing)())
                 )
             else:
                 self.key.verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
-        except InvalidSignature:
+        except exceptions.InvalidSignature:
             raise BadSignature("error in cryptographic primitive") from None
 
     def jwk(self) -> dict[str, str]:
-        from cryptography.hazmat.primitives.asymmetric import ec
-
         if isinstance(self.key, ec.EllipticCurvePublicKey):
             _, _, size, curve = _CURVES[self.key.curve.name]
             numbers = self.key.public_numbers()
@@ -114,16 +117,15 @@ class PublicKey:
 
 
 def public_key(key: Any) -> PublicKey:
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
     if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
         algorithm = _CURVES[key.curve.name][0]
     elif isinstance(key, rsa.RSAPublicKey):
         algorithm = "RS256"
     else:
         raise ValueError("the key is neither RSA nor of the curves P-256, P-384, P-521")
-    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    der = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     return PublicKey(key, algorithm, base64url_encode(hashlib.sha256(der).digest()))
 
 
@@ -133,23 +135,17 @@ class TokenSigner:
     __slots__ = ("_header", "_key", "public")
 
     def __init__(self, pem: bytes) -> None:
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        self._key: Any = load_pem_private_key(pem, None)
+        self._key: Any = serialization.load_pem_private_key(pem, None)
         self.public = public_key(self._key.public_key())
         self._header = base64url_encode(
             _compact({"alg": self.public.algorithm, "kid": self.public.id})
         )
 
     def sign(self, claims: dict[str, Any]) -> str:
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec, padding
-        from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-
         signed = f"{self._header}.{base64url_encode(_compact(claims))}"
         if isinstance(self._key, ec.EllipticCurvePrivateKey):
             _, hashing, size, _ = _CURVES[self._key.curve.name]
-            r, s = decode_dss_signature(
+            r, s = utils.decode_dss_signature(
                 self._key.sign(signed.encode(), ec.ECDSA(getattr(hashes, hashing)()))
             )
             signature = r.to_bytes(size, "big") + s.to_bytes(size, "big")

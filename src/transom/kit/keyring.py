@@ -15,8 +15,17 @@ import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transom.kit.files import write_atomic
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.ciphers import aead
+else:
+    aead = lazy_import("cryptography.hazmat.primitives.ciphers.aead")
+    exceptions = lazy_import("cryptography.exceptions")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _KEY_BYTES = 32
@@ -40,12 +49,10 @@ class KeyRing:
         """`keys` by name, the one that seals first. The keys of `former` rings only open; their
         names may repeat.
         """
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         if not keys:
             raise ValueError("a key ring needs a key")
         self._keys = dict(keys)
-        self._ciphers = {name.encode(): AESGCM(key) for name, key in keys.items()}
+        self._ciphers = {name.encode(): aead.AESGCM(key) for name, key in keys.items()}
         name, self._cipher = next(iter(self._ciphers.items()))
         self._head = bytes([len(name)]) + name
         self._former = tuple(former)
@@ -69,8 +76,6 @@ class KeyRing:
             raise
 
     def _unseal(self, context: str, sealed: bytes) -> bytes:
-        from cryptography.exceptions import InvalidTag
-
         start = 1 + sealed[0] if sealed else 0
         name = sealed[1:start]
         cipher = self._ciphers.get(name)
@@ -85,7 +90,7 @@ class KeyRing:
                 sealed[start + _NONCE_BYTES :],
                 context.encode(),
             )
-        except (InvalidTag, ValueError):
+        except (exceptions.InvalidTag, ValueError):
             raise ValueError(
                 f'the key "{name.decode()}" does not open it; it is another key or the data '
                 "was changed"

@@ -1,7 +1,7 @@
 """Deferred imports: a module that is imported at its first use, or a function at its first call.
 
 For code that most runs never reach and that is slow to import, so that a cluster starts quickly.
-The only way to import a module of Transom late, except in `cli/`. Import the same name under
+The only way to import a module late, except in `cli/`. Import the same name under
 TYPE_CHECKING, so that mypy and the import contracts see the dependency (docs/architecture.md).
 """
 

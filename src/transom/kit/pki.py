@@ -7,18 +7,30 @@ Keys are P-256. `cryptography` costs 60 ms to import, so it is imported where it
 
 from __future__ import annotations
 
+import ipaddress
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.kit.files import write_atomic
+from transom.kit.lazy import lazy_import
 
 if TYPE_CHECKING:
     from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509 import oid
+else:
+    ec = lazy_import("cryptography.hazmat.primitives.asymmetric.ec")
+    hashes = lazy_import("cryptography.hazmat.primitives.hashes")
+    oid = lazy_import("cryptography.x509.oid")
+    serialization = lazy_import("cryptography.hazmat.primitives.serialization")
+    x509 = lazy_import("cryptography.x509")
 
 _DAY = 86400.0
 CA_DAYS = 3650
@@ -40,10 +52,6 @@ class KeyPair:
 
 
 def make_ca(cn: str, *, days: int = CA_DAYS, now: float | None = None) -> KeyPair:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(cn, ())
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -71,16 +79,11 @@ def issue_server(
     now: float | None = None,
 ) -> KeyPair:
     """`client`: the certificate is also that of a client, as members of a group need."""
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in dns]
     names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]
-    usages = [ExtendedKeyUsageOID.SERVER_AUTH]
+    usages = [oid.ExtendedKeyUsageOID.SERVER_AUTH]
     if client:
-        usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        usages.append(oid.ExtendedKeyUsageOID.CLIENT_AUTH)
     return _issue(ca, cn, (), usages, names, days, now)
 
 
@@ -92,21 +95,13 @@ def issue_client(
     days: int = LEAF_DAYS,
     now: float | None = None,
 ) -> KeyPair:
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    return _issue(ca, cn, organizations, [ExtendedKeyUsageOID.CLIENT_AUTH], [], days, now)
+    return _issue(ca, cn, organizations, [oid.ExtendedKeyUsageOID.CLIENT_AUTH], [], days, now)
 
 
 def make_certificate_request(
     cn: str, organizations: Sequence[str], names: Sequence[str], addresses: Sequence[str]
 ) -> tuple[bytes, bytes]:
     """A PKCS #10 request and its new private key, both PEM."""
-    from ipaddress import ip_address
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
@@ -142,10 +137,6 @@ def _issue(
     days: int,
     now: float | None,
 ) -> KeyPair:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     issuer = x509.load_pem_x509_certificate(ca.certificate)
     issuer_key = serialization.load_pem_private_key(ca.key, None)
     if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
@@ -168,12 +159,9 @@ def _issue(
 
 
 def _name(cn: str, organizations: Sequence[str]) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     fields = [
-        *((NameOID.ORGANIZATION_NAME, name) for name in organizations),
-        (NameOID.COMMON_NAME, cn),
+        *((oid.NameOID.ORGANIZATION_NAME, name) for name in organizations),
+        (oid.NameOID.COMMON_NAME, cn),
     ]
     # Names of nodes and service accounts may be longer than the 64 characters X.520 allows;
     # Kubernetes accepts that.
@@ -189,10 +177,6 @@ def _builder(
     days: int,
     now: float | None,
 ) -> x509.CertificateBuilder:
-    from datetime import UTC, datetime
-
-    from cryptography import x509
-
     start = time.time() if now is None else now
     return (
         x509.CertificateBuilder()
@@ -206,8 +190,6 @@ def _builder(
 
 
 def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
-    from cryptography import x509
-
     return x509.KeyUsage(
         digital_signature=True,
         key_encipherment=True,
@@ -222,8 +204,6 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
-    from cryptography.hazmat.primitives import serialization
-
     # "EC PRIVATE KEY", the form in which Kubernetes' own tools write such keys.
     private = key.private_bytes(
         serialization.Encoding.PEM,
@@ -331,8 +311,6 @@ def _text(der: bytes, at: int, end: int) -> str:
 
 
 def _time(der: bytes, at: int, end: int) -> float:
-    from datetime import UTC, datetime
-
     tag, start, stop = _element(der, at, end)
     form = _TIME_FORMATS.get(tag)
     if form is None:

@@ -11,6 +11,14 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    import uvloop
+else:
+    uvloop = lazy_import("uvloop")
 
 log = logging.getLogger("transom.kit")
 
@@ -20,10 +28,9 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     web console, which uses asyncio's loop, saves 1.3 MiB.
     """
     try:
-        import uvloop
+        return uvloop.new_event_loop()
     except ModuleNotFoundError:
         return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def run_event_loop(

@@ -10,10 +10,20 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from transom.kit.lazy import lazy_import
 from transom.kit.pki import KeyPair
 
 if TYPE_CHECKING:
-    from cryptography import x509
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+else:
+    ec = lazy_import("cryptography.hazmat.primitives.asymmetric.ec")
+    exceptions = lazy_import("cryptography.exceptions")
+    hashes = lazy_import("cryptography.hazmat.primitives.hashes")
+    serialization = lazy_import("cryptography.hazmat.primitives.serialization")
+    rsa = lazy_import("cryptography.hazmat.primitives.asymmetric.rsa")
+    x509 = lazy_import("cryptography.x509")
 
 # Clocks of nodes differ slightly.
 _BACKDATE = 300.0
@@ -54,11 +64,6 @@ def sign_request(
     """Returns the certificate (PEM), valid for at most the given time; raises ValueError if the
     request cannot be granted.
     """
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-
     issuer = x509.load_pem_x509_certificate(ca.certificate)
     key = serialization.load_pem_private_key(ca.key, None)
     if not isinstance(key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
@@ -68,7 +73,7 @@ def sign_request(
     asked = x509.load_pem_x509_csr(request)
     try:
         valid = asked.is_signature_valid
-    except InvalidSignature:
+    except exceptions.InvalidSignature:
         valid = False
     if not valid:
         raise ValueError("unable to verify certificate request signature")
@@ -101,8 +106,6 @@ def sign_request(
 
 
 def _usage_extensions(usages: Iterable[str]) -> list[tuple[x509.ExtensionType, bool]]:
-    from cryptography import x509
-
     wanted = [*usages]
     unknown = [
         usage for usage in wanted if usage not in _KEY_USAGES and usage not in _EXTENDED_USAGES
@@ -124,8 +127,6 @@ def _usage_extensions(usages: Iterable[str]) -> list[tuple[x509.ExtensionType, b
 
 
 def _authority_key(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier | None:
-    from cryptography import x509
-
     try:
         identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:
@@ -135,8 +136,6 @@ def _authority_key(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier | No
 
 def _names(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName | None:
     """The alternative names of the kinds that are granted."""
-    from cryptography import x509
-
     granted = (x509.DNSName, x509.RFC822Name, x509.IPAddress, x509.UniformResourceIdentifier)
     try:
         names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -54,20 +54,6 @@ class ContainerGC:
             self._log_directories()
         self._dead_links()
 
-    async def clean_up_pod(
-        self, uid: str, container_id: str = "", *, everything: bool = False
-    ) -> None:
-        """Called when a container has died: removes older dead ones of the same name, or all dead
-        ones of the pod with `everything`.
-        """
-        keep = 0 if everything else KEEP_PER_CONTAINER
-        dead = [c for c in self._env.runtime.containers(uid) if c.state == "exited"]
-        if not everything and container_id:
-            name = next((c.name for c in dead if c.id == container_id), None)
-            dead = [c for c in dead if c.name == name]
-        for container in _newest_first(dead)[keep:]:
-            await self._remove(container)
-
     # ---- containers
     # ----------------------------------------------------------------------------------------------
 

@@ -17,9 +17,14 @@ from transom.kubelet.expansion import (
     expand_all_variables,
     variable_mapping,
 )
-from transom.kubelet.failures import ContainerFailure
+from transom.kubelet.failures import ClaimFailure, ContainerFailure
 from transom.kubelet.mounts import volume_devices, volume_mounts
-from transom.kubelet.parts import AdjustResources, unadjusted
+from transom.kubelet.parts import (
+    AdjustResources,
+    DynamicResources,
+    NoDynamicResources,
+    unadjusted,
+)
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.userns import pod_user_namespace
 from transom.kubelet.volumes.manager import VolumeManager
@@ -42,7 +47,7 @@ _CONTAINER: Final = "CreateContainerConfigError"
 
 
 class ContainerBuilder:
-    __slots__ = ("_adjust", "_env", "_objects", "_volumes")
+    __slots__ = ("_adjust", "_claims", "_env", "_objects", "_volumes")
 
     def __init__(
         self,
@@ -50,8 +55,10 @@ class ContainerBuilder:
         volumes: VolumeManager,
         objects: ReferencedObjects,
         adjust: AdjustResources = unadjusted,
+        claims: DynamicResources | None = None,
     ) -> None:
         self._env = env
+        self._claims = claims or NoDynamicResources()
         self._adjust = adjust
         self._volumes = volumes
         self._objects = objects
@@ -148,6 +155,7 @@ class ContainerBuilder:
             env=variables,
             mounts=tuple(mounts),
             devices=raw,
+            cdi_devices=self._cdi_devices(pod, container),
             log_path=env.os.join(name, f"{attempt}.log"),
             stdin=bool(container.get("stdin")),
             stdin_once=bool(container.get("stdinOnce")),
@@ -161,6 +169,12 @@ class ContainerBuilder:
             windows=windows,
             stop_signal=self._stop_signal(container),
         )
+
+    def _cdi_devices(self, pod: Object, container: Object) -> tuple[str, ...]:
+        try:
+            return self._claims.cdi_devices(pod, container)
+        except ClaimFailure as failure:
+            raise create_container_config_error(str(failure)) from failure
 
     def _stop_signal(self, container: Object) -> str:
         if not self._env.config.pod_features.stop_signals:

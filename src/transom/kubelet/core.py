@@ -20,13 +20,17 @@ from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
     AdjustResources,
     ContainerConfigSource,
+    DynamicResources,
     Hooks,
     ImagePuller,
     Mirrors,
+    NoDynamicResources,
+    NoStartCounter,
     OnProbe,
     PodAdmitHandler,
     PodSource,
     Prober,
+    StartCounter,
     Volumes,
     unadjusted,
 )
@@ -64,6 +68,8 @@ class KubeletCore:
         prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
         adjust: AdjustResources = unadjusted,
+        claims: DynamicResources | None = None,
+        counter: StartCounter | None = None,
         on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
     ) -> None:
         self._env = env
@@ -80,10 +86,13 @@ class KubeletCore:
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
         self._allocation = AllocationManager(env, admission, adjust)
-        starter = ContainerStarter(env, images, builder, hooks, self._terminator)
+        claims = claims or NoDynamicResources()
+        starter = ContainerStarter(
+            env, images, builder, hooks, self._terminator, claims, counter or NoStartCounter()
+        )
         self._sync = PodSync(
             env,
-            PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation),
+            PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation, claims),
             self.pods,
             self.statuses,
             starter,

@@ -19,6 +19,10 @@ class VolumeFailure(Exception):
     """A volume cannot be set up now; the text is the event's."""
 
 
+class ClaimFailure(Exception):
+    """The devices of a pod's resource claims cannot be prepared or released now."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodRejection:
     """The node rejects the pod, which becomes Failed with this reason and message."""

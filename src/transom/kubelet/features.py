@@ -100,6 +100,14 @@ def crash_loop_backoff(
     return first, most
 
 
+def has_dynamic_resources(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether the kubelet calls the drivers of resource claims."""
+    known = Release(*release)
+    return kubelet_has(known, "ClaimsV1") and FeatureSet(known, gates).enabled(
+        "DynamicResourceAllocation"
+    )
+
+
 def has_cpu_manager(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
     return FeatureSet(Release(*release), gates).enabled("CPUManager")
 

@@ -21,7 +21,10 @@ from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.containers import ContainerBuilder
 from transom.kubelet.core import KubeletCore
 from transom.kubelet.dns import check_node_limits
+from transom.kubelet.dra.drivers import DRA
+from transom.kubelet.dra.manager import DynamicResourceManager
 from transom.kubelet.eviction import EvictionManager
+from transom.kubelet.features import has_dynamic_resources
 from transom.kubelet.hooks import HookRunner
 from transom.kubelet.housekeeping import Housekeeping
 from transom.kubelet.image_gc import ImageGC
@@ -30,7 +33,9 @@ from transom.kubelet.node import checks
 from transom.kubelet.node.agent import NodeAgent
 from transom.kubelet.node_shutdown import NodeShutdownManager
 from transom.kubelet.parts import PodView
+from transom.kubelet.plugins.csi_handler import CSI, CsiPluginHandler
 from transom.kubelet.plugins.drivers import CsiDriverRegistry
+from transom.kubelet.plugins.handler import PluginHandler
 from transom.kubelet.plugins.manager import PluginManager
 from transom.kubelet.prober import ProbeManager
 from transom.kubelet.referenced import ReferencedObjects
@@ -38,7 +43,7 @@ from transom.kubelet.server.server import KubeletServer, TlsContext
 from transom.kubelet.serving_certificate import ServingCertificateManager
 from transom.kubelet.static_pods import ApiMirrors, ManifestFolder, StaticPods
 from transom.kubelet.stats.counting import count_runtime_operations
-from transom.kubelet.stats.metrics import KubeletMetrics, ResourceManagerMetrics
+from transom.kubelet.stats.metrics import KubeletMetrics, ResourceManagerMetrics, StartMetrics
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
 
@@ -80,10 +85,8 @@ class Kubelet:
         self.agent = NodeAgent(env)
         objects = ReferencedObjects(env.client, env.clock)
         drivers = CsiDriverRegistry()
-        volumes = VolumeManager(env, objects, drivers)
-        volumes.in_use_changed = self.agent.changed
+        volumes = VolumeManager(env, objects, drivers, self.agent.changed)
         self.agent.set_volumes_in_use(volumes.in_use)
-        self._plugins = PluginManager(env, drivers)
         containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env)
         evictions = EvictionManager(
             env,
@@ -102,15 +105,20 @@ class Kubelet:
                 self._sources_ready,
                 ResourceManagerMetrics(metrics, env.config.release).count,
             )
+            self._claims = self._make_claims(metrics)
         except ValueError as problem:
             raise BadConfiguration(str(problem)) from problem
+        plugins: dict[str, PluginHandler] = {CSI: CsiPluginHandler(env, drivers)}
+        if self._claims is not None:
+            plugins[DRA] = self._claims.drivers
+        self._plugins = PluginManager(env, plugins)
         source = (
             StaticPods(env, static) if static is not None else static_pods.static_pod_source(env)
         )
         self.core = KubeletCore(
             env,
             images=ImageManager(env),
-            builder=ContainerBuilder(env, volumes, objects, self._containers.adjust),
+            builder=ContainerBuilder(env, volumes, objects, self._containers.adjust, self._claims),
             hooks=HookRunner(env),
             volumes=volumes,
             admission=PodAdmission(
@@ -122,6 +130,8 @@ class Kubelet:
                 self._containers.admit,
             ),
             adjust=self._containers.adjust,
+            claims=self._claims,
+            counter=StartMetrics(metrics, env.config.release),
             mirrors=ApiMirrors(env),
             prober=self._make_prober,
             sources={"file": source} if source is not None else {},
@@ -186,10 +196,33 @@ class Kubelet:
             self._running = None
             await self.server.stop()
 
+    def _make_claims(self, metrics: KubeletMetrics) -> DynamicResourceManager | None:
+        """Raises ValueError if the file with the prepared claims is damaged."""
+        env = self.env
+        config = env.config
+        if not (
+            env.os.prepares_claims() and has_dynamic_resources(config.release, config.feature_gates)
+        ):
+            return None
+        return DynamicResourceManager(
+            env,
+            self._active_pods,
+            self._sources_ready,
+            lambda operation, failed, seconds: metrics.observe(
+                "dra_operations_duration_seconds", seconds, operation, str(failed).lower()
+            ),
+            lambda driver, method, code, seconds: metrics.observe(
+                "dra_grpc_operations_duration_seconds", seconds, driver, method, code
+            ),
+        )
+
     async def _run_plugins(self) -> None:
         if self.env.os.registers_plugins(self.env.config.release):
             await self.agent.known()
-            await self._plugins.run()
+            async with asyncio.TaskGroup() as group:
+                if self._claims is not None:
+                    group.create_task(self._claims.run())
+                group.create_task(self._plugins.run())
 
     async def stop(self) -> None:
         """Simulates the end of the process: sends nothing to the API and changes nothing on the

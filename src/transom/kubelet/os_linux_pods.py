@@ -226,6 +226,9 @@ class LinuxPods:
     def registers_plugins(self, release: tuple[int, int]) -> bool:
         return True
 
+    def prepares_claims(self) -> bool:
+        return True
+
     def block_devices(self) -> str:
         return ""
 

@@ -247,6 +247,9 @@ class WindowsPods:
     def registers_plugins(self, release: tuple[int, int]) -> bool:
         return not record_holds(LIMITS["WIN-STO-013"], NodeTarget(release))
 
+    def prepares_claims(self) -> bool:
+        return False
+
     def block_devices(self) -> str:
         return LIMITS["WIN-STO-008"].message
 

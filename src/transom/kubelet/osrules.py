@@ -193,6 +193,9 @@ class OsRules(Protocol):
     def registers_plugins(self, release: tuple[int, int]) -> bool:
         """Whether a kubelet of this release watches for plugins that register."""
 
+    def prepares_claims(self) -> bool:
+        """Whether the kubelet prepares the devices of resource claims."""
+
     def bind(self, files: Files, source: str, target: str) -> None:
         """Bind-mounts a directory at a second path. A no-op when that is already done."""
 

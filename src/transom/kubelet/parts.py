@@ -108,6 +108,50 @@ class Volumes(Protocol):
         """
 
 
+class StartCounter(Protocol):
+    """Counts attempts to start pods and containers, and those that fail."""
+
+    def pod(self, *, failed: bool = False) -> None: ...
+    def container(self, kind: str, *, host_process: bool, code: str = "") -> None:
+        """`kind`: container, init_container or ephemeral_container. `code`: why it failed."""
+
+
+class NoStartCounter:
+    def pod(self, *, failed: bool = False) -> None:
+        return
+
+    def container(self, kind: str, *, host_process: bool, code: str = "") -> None:
+        return
+
+
+class DynamicResources(Protocol):
+    """The devices of resource claims."""
+
+    async def prepare(self, pod: Object) -> None:
+        """Before the pod's sandbox is created. Raises ClaimFailure."""
+
+    def cdi_devices(self, pod: Object, container: Object) -> tuple[str, ...]:
+        """The CDI names of the devices that the container gets. Raises ClaimFailure."""
+
+    async def unprepare(self, uid: str) -> None:
+        """After the pod's containers have ended. A no-op for a pod without prepared claims.
+        Raises ClaimFailure.
+        """
+
+
+class NoDynamicResources:
+    """Of a kubelet that prepares no claims: its release or operating system has no DRA."""
+
+    async def prepare(self, pod: Object) -> None:
+        return
+
+    def cdi_devices(self, pod: Object, container: Object) -> tuple[str, ...]:
+        return ()
+
+    async def unprepare(self, uid: str) -> None:
+        return
+
+
 class PodAdmitHandler(Protocol):
     def admit(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         """Whether the node admits the pod in addition to its active pods."""

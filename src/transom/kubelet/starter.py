@@ -20,11 +20,19 @@ from transom.kubelet.actions import PodActions
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import link_log
 from transom.kubelet.event_texts import event_texts
-from transom.kubelet.failures import ContainerFailure
+from transom.kubelet.failures import ClaimFailure, ContainerFailure
 from transom.kubelet.labels import container_hash
-from transom.kubelet.parts import ContainerConfigSource, HookFailure, Hooks, ImagePuller
+from transom.kubelet.parts import (
+    ContainerConfigSource,
+    DynamicResources,
+    HookFailure,
+    Hooks,
+    ImagePuller,
+    StartCounter,
+)
 from transom.kubelet.podstate import PodState, container_spec, format_pod, uid_of
 from transom.kubelet.refs import pod_ref
+from transom.kubelet.security import effective_security_context
 from transom.kubelet.status import WaitingReason
 from transom.kubelet.termination import KillFailure, Terminator
 from transom.kubelet.workers import PodWorker
@@ -55,12 +63,16 @@ class ContainerStarter:
         builder: ContainerConfigSource,
         hooks: Hooks,
         terminator: Terminator,
+        claims: DynamicResources,
+        counter: StartCounter,
     ) -> None:
         self._env = env
         self._images = images
         self._builder = builder
         self._hooks = hooks
         self._end = terminator
+        self._claims = claims
+        self._counter = counter
         self._features = env.config.pod_features
         self._texts = event_texts(env.config.release)
 
@@ -169,6 +181,17 @@ class ContainerStarter:
         sandbox_id = actions.sandbox_id
         config: SandboxConfig | None = None
         if actions.create_sandbox:
+            self._counter.pod()
+            try:
+                await self._claims.prepare(pod)
+            except ClaimFailure as failure:
+                self._record_event(
+                    pod,
+                    WARNING,
+                    "FailedPrepareDynamicResources",
+                    f"Failed to prepare dynamic resources: {failure}",
+                )
+                return None
             try:
                 config = self._builder.sandbox_config(pod, actions.attempt)
                 self._env.host.files.mkdir(config.log_directory, 0o755)
@@ -176,6 +199,7 @@ class ContainerStarter:
                     config, await self._builder.runtime_handler(pod)
                 )
             except (ContainerFailure, RuntimeFailure, OSError) as failure:
+                self._counter.pod(failed=True)
                 verb = "create" if self._env.config.release <= _SHORT_WORDS_UNTIL else "to create"
                 self._record_event(
                     pod, WARNING, "FailedCreatePodSandBox", f"Failed {verb} pod sandbox: {failure}"
@@ -203,9 +227,9 @@ class ContainerStarter:
     ) -> bool:
         good = True
         for spec in actions.ephemeral:
-            good &= await self._start(worker, pod, spec, place)
+            good &= await self._start(worker, pod, spec, place, "ephemeral_container")
         for spec in actions.init:
-            if not await self._start(worker, pod, spec, place):
+            if not await self._start(worker, pod, spec, place, "init_container"):
                 good = False
                 if not (self._features.sidecars and is_restartable_init_container(spec)):
                     return False
@@ -215,15 +239,28 @@ class ContainerStarter:
                 await asyncio.sleep(0)
         return good
 
-    async def _start(self, worker: PodWorker, pod: Object, spec: Object, place: _Place) -> bool:
+    async def _start(
+        self,
+        worker: PodWorker,
+        pod: Object,
+        spec: Object,
+        place: _Place,
+        kind: str = "container",
+    ) -> bool:
         name = spec["name"]
+        options = effective_security_context(pod, spec).get("windowsOptions") or {}
+        host_process, counted = bool(options.get("hostProcess")), False
         try:
             self._back_off(worker, pod, spec, place.state)
+            self._counter.container(kind, host_process=host_process)
+            counted = True
             volumes = self._volume_images(pod, spec, place)
             image = await worker.interruptible(self._images.ensure(pod, spec, place.config))
             container_id = await self._create(pod, spec, place, image, volumes)
             await self._post_start(pod, spec, container_id)
         except ContainerFailure as failure:
+            if counted:
+                self._counter.container(kind, host_process=host_process, code=failure.reason)
             worker.reasons[name] = WaitingReason(failure.reason, str(failure))
             return False
         worker.reasons.pop(name, None)

@@ -328,15 +328,15 @@ _ENDED = {"containerStatuses": "containers", "initContainerStatuses": "initConta
 
 
 def pod_status_merge_patch(old: Object, new: Object, own_types: frozenset[str]) -> Object | None:
-    """The patch from `old` to `new`; None when nothing changes. Keeps conditions of other
-    components.
+    """The patch from `old` to `new`; None when nothing changes. Keeps conditions and fields of
+    other components.
     """
     out: Object = {}
     for key, value in new.items():
-        if key not in _KEYED and old.get(key) != value:
+        if key not in _OTHERS and old.get(key) != value:
             out[key] = value
     for key in old:
-        if key not in new and key not in _KEYED:
+        if key not in new and key not in _OTHERS:
             out[key] = None
     own_types |= {c["type"] for c in new.get("conditions") or () if c["type"] == DISRUPTION_TARGET}
     kept = [c for c in old.get("conditions") or () if c["type"] not in own_types]
@@ -351,6 +351,15 @@ def pod_status_merge_patch(old: Object, new: Object, own_types: frozenset[str]) 
 
 
 _KEYED = {"conditions": "type", "podIPs": "ip", "hostIPs": "ip"}
+_OTHERS = frozenset(
+    (
+        *_KEYED,
+        # written by the controller of resource claims and the scheduler
+        "extendedResourceClaimStatus",
+        "nodeAllocatableResourceClaimStatuses",
+        "resourceClaimStatuses",
+    )
+)
 
 
 def _keyed(out: Object, field: str, old: Iterable[Object], new: Iterable[Object]) -> None:

@@ -17,12 +17,12 @@ from transom.kit.clock import parse_rfc3339
 from transom.kubelet import actions, podstate, status
 from transom.kubelet.allocation import AllocationManager, ResizeFailure
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.failures import VolumeFailure
+from transom.kubelet.failures import ClaimFailure, VolumeFailure
 from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
 from transom.kubelet.node.features import runtime_reports_features
 from transom.kubelet.node.status import network_problem
-from transom.kubelet.parts import Mirrors, PodAdmitHandler, Prober, Volumes
+from transom.kubelet.parts import DynamicResources, Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, PodState, format_pod, is_deleted, is_host_network
 from transom.kubelet.refs import pod_ref
@@ -49,6 +49,7 @@ class PodSyncParts(NamedTuple):
     prober: Prober
     mirrors: Mirrors
     allocation: AllocationManager
+    claims: DynamicResources
 
 
 class PodSync:
@@ -145,6 +146,8 @@ class PodSync:
             for entry in (*now["containerStatuses"], *now.get("initContainerStatuses", ())):
                 if "waiting" in entry["state"]:
                     entry["state"] = {"waiting": {**entry["state"]["waiting"], "reason": "Blocked"}}
+        if now["phase"] in TERMINAL and not await self._release_claims(worker):
+            return SyncOutcome.FAILED
         self._statuses.set(pod, now)
         if "activeDeadlineSeconds" in pod["spec"]:
             self._watch_deadline(worker, pod)
@@ -266,7 +269,7 @@ class PodSync:
     async def _exceeded(self, worker: PodWorker, pod: Object, state: PodState) -> SyncOutcome:
         self._record_event(pod, NORMAL, "DeadlineExceeded", _DEADLINE)
         self._fail_by_deadline(worker, pod, state)
-        if not await self._kill(pod, state):
+        if not await self._stop(worker, pod, state):
             return SyncOutcome.FAILED
         self._fail_by_deadline(worker, pod, self._read(worker))
         return await self._rest(worker, pod)
@@ -288,6 +291,22 @@ class PodSync:
             return False
         return True
 
+    async def _stop(
+        self, worker: PodWorker, pod: Object, state: PodState, grace: int | None = None
+    ) -> bool:
+        """Ends a pod for good. Its claims are released before its status says that it has ended:
+        then another pod may get their devices.
+        """
+        return await self._kill(pod, state, grace) and await self._release_claims(worker)
+
+    async def _release_claims(self, worker: PodWorker) -> bool:
+        try:
+            await self._parts.claims.unprepare(worker.uid)
+        except ClaimFailure as failure:
+            log.warning("pod %s: %s", worker.uid, failure)
+            return False
+        return True
+
     async def _fail(self, worker: PodWorker, pod: Object) -> SyncOutcome:
         """The pod's deletion was requested."""
         request = worker.kill
@@ -295,7 +314,7 @@ class PodSync:
         features = self._around.features
         now = self._generate(worker, pod, self._read(worker)) if features.evicted_status else {}
         self._statuses.set(pod, status.evicted_status(pod, now, request.status, features))
-        killed = await self._kill(pod, self._read(worker), request.grace)
+        killed = await self._stop(worker, pod, self._read(worker), request.grace)
         if killed and features.evicted_status:
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker), terminal=True))
         worker.kill = None
@@ -315,6 +334,8 @@ class PodSync:
         if (
             state.running() or any(s.state == "ready" for s in state.sandboxes)
         ) and not await self._kill(pod, state):
+            return SyncOutcome.FAILED
+        if not await self._release_claims(worker):
             return SyncOutcome.FAILED
         return SyncOutcome.DONE if await self._release(worker) else SyncOutcome.FAILED
 
@@ -337,7 +358,7 @@ class PodSync:
         state = self._read(worker)
         if not ended:
             self._statuses.set(pod, self._generate(worker, pod, state))
-        if not await self._kill(pod, state):
+        if not await self._stop(worker, pod, state):
             return SyncOutcome.FAILED
         if not ended:
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker), terminal=True))
@@ -363,7 +384,7 @@ class PodSync:
         except KillFailure as failure:
             log.warning("pod %s, which is gone, could not be stopped: %s", worker.uid, failure)
             return SyncOutcome.FAILED
-        if not await self._clear(worker):
+        if not await self._release_claims(worker) or not await self._clear(worker):
             return SyncOutcome.FAILED
         if not worker.gone:
             return SyncOutcome.SOON  # a source has it again

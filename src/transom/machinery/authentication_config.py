@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from transom.kit.jwk import SIGNING_ALGORITHMS
+from transom.kit.lazy import lazy_import
 from transom.machinery.apiserver_config import ConfigurationError, decode_configuration
 from transom.machinery.cel.identity import IdentityExpression, compile_identity
 from transom.machinery.field import (
@@ -24,6 +25,11 @@ from transom.machinery.field import (
 from transom.machinery.objects import Object
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.names import domain_prefixed_path
+
+if TYPE_CHECKING:
+    from cryptography import x509
+else:
+    x509 = lazy_import("cryptography.x509")
 
 KIND: Final = "AuthenticationConfiguration"
 _GATE: Final = "StructuredAuthenticationConfiguration"
@@ -233,8 +239,6 @@ def _issuer_errors(
 
 
 def _certificate_problem(pem: bytes) -> str:
-    from cryptography import x509
-
     if b"-----BEGIN CERTIFICATE-----" not in pem:
         return "data does not contain any valid RSA or ECDSA certificates"
     try:

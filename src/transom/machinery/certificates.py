@@ -9,7 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    from cryptography import x509
+else:
+    x509 = lazy_import("cryptography.x509")
 
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -32,8 +39,6 @@ class CertificateRequest(NamedTuple):
 
 def parse_certificate_request(encoded: str) -> CertificateRequest | None:
     """The request of an object (base64 of PEM); None if it cannot be parsed."""
-    from cryptography import x509
-
     try:
         csr = x509.load_pem_x509_csr(base64.b64decode(encoded))
         organizations = csr.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)

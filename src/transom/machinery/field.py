@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from transom.kit.goquote import go_quote
 
 # type -> (text, machine reason)
@@ -119,8 +121,6 @@ def go_value(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return go_quote(value)
-    import orjson
-
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 

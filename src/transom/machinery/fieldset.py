@@ -251,8 +251,3 @@ def _canonical(element: str) -> str | None:
     except ValueError as e:
         raise InvalidFields(str(e)) from None
     return None
-
-
-def to_fields_v1(fields: FieldSet) -> dict[str, Any]:
-    """The tree for managedFields: the set itself."""
-    return fields

@@ -8,6 +8,7 @@ agree); this module resolves scalars.
 
 from __future__ import annotations
 
+import binascii
 import math
 import re
 import struct
@@ -401,13 +402,11 @@ def _scalar(text: str, tag: str) -> Any:
 
 
 def _binary(text: str) -> str:
-    from binascii import Error, a2b_base64
-
     try:
         return gojson.go_json_text(
-            a2b_base64(text.replace("\n", "").replace("\r", ""), strict_mode=True)
+            binascii.a2b_base64(text.replace("\n", "").replace("\r", ""), strict_mode=True)
         )
-    except Error:
+    except binascii.Error:
         raise YamlError("yaml: !!binary value contains invalid base64 data") from None
 
 

@@ -104,7 +104,9 @@ def manager_from_user_agent(user_agent: str) -> str:
     """The manager of a client that specifies none: its user agent up to the first slash, printable
     and truncated.
     """
-    name = "".join(c for c in user_agent.partition("/")[0] if c.isprintable())
+    name = user_agent.partition("/")[0]
+    if not name.isprintable():
+        name = "".join(c for c in name if c.isprintable())
     if len(name.encode()) > MAX_MANAGER_BYTES:
         name = name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
     return name

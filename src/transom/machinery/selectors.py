@@ -340,14 +340,6 @@ def owner_selector(owner: Object) -> LabelSelector:
     return built
 
 
-def format_object(selector: Object | None) -> str:
-    """A `LabelSelector` object as tables print it."""
-    try:
-        return str(from_object(selector)) or "<none>"
-    except SelectorError:
-        return "<error>"
-
-
 def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     _check_key(key)
     problem = ""

@@ -145,10 +145,6 @@ class LinuxHost(BaseHost):
         cached = min(_CACHE, total - used)
         return MemoryUse(total=total, working_set=used, usage=used + cached, rss=used, paged=0)
 
-    def memory_pressure(self) -> float:
-        """The fraction of physical memory in use, at most all of it."""
-        return self.committed / self.hardware.memory
-
     def resident(self, size: int) -> int:
         return size
 

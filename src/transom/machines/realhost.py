@@ -1,7 +1,7 @@
 """Machines whose files are a real directory, for runtimes whose containers are real processes.
 
 A `RealHost` is a part of this machine: its disk is the one that contains the directory; its memory
-and processor time are its containers' usage, which another part measures (`use`), within its
+and processor time are its containers' usage, which the runtime measures (`count_containers`), within its
 configured hardware. A Windows one is backed by an emulated machine for what only Windows has: the
 registry, its build, the host networking service.
 """
@@ -45,19 +45,18 @@ class ContainersUsage(NamedTuple):
 
 
 class RealHost:
-    """`Host`. `use` is called whenever the machine's load is read."""
+    """`Host`. The runtime registers the usage of its containers with `count_containers`."""
 
     def __init__(
         self,
         model: LinuxHost | WindowsHost,
         folder: Path,
-        use: Callable[[], ContainersUsage] = ContainersUsage,
         *,
         windows: bool = False,
     ) -> None:
         self.name = model.name
         self.hardware: Hardware = model.hardware
-        self.use = use
+        self._containers: Callable[[], ContainersUsage] = ContainersUsage
         self._model = model
         fresh = not folder.exists()
         self.files = RealFiles(folder, WINDOWS if windows else POSIX)
@@ -92,7 +91,7 @@ class RealHost:
         )
 
     def memory(self) -> MemoryUse:
-        use, total, system = self.use(), self.hardware.memory, self._model.system_memory
+        use, total, system = self._containers(), self.hardware.memory, self._model.system_memory
         return MemoryUse(
             total=total,
             working_set=min(total, system + use.working_set),
@@ -103,7 +102,11 @@ class RealHost:
         )
 
     def cpu_seconds(self) -> float:
-        return self._model.cpu_seconds() + self.use().cpu_seconds
+        return self._model.cpu_seconds() + self._containers().cpu_seconds
+
+    def count_containers(self, usage: Callable[[], ContainersUsage]) -> None:
+        """`usage` is called whenever the machine's load is read."""
+        self._containers = usage
 
     def reboot(self) -> None:
         self._model.reboot()
@@ -128,9 +131,8 @@ class RealLinuxHost(RealHost):
         hardware: Hardware | None = None,
         *,
         seed: str = "",
-        use: Callable[[], ContainersUsage] = ContainersUsage,
     ) -> None:
-        super().__init__(LinuxHost(name, clock, hardware, seed=seed), folder, use)
+        super().__init__(LinuxHost(name, clock, hardware, seed=seed), folder)
         # Before anything is mounted in it: earlier mounts would be hidden below and could not be
         # unmounted.
         with suppress(OSError):
@@ -170,10 +172,9 @@ class RealWindowsHost(RealHost):
         *,
         build: WindowsBuild = DEFAULT,
         seed: str = "",
-        use: Callable[[], ContainersUsage] = ContainersUsage,
     ) -> None:
         self._windows = WindowsHost(name, clock, hardware, build=build, seed=seed)
-        super().__init__(self._windows, folder, use, windows=True)
+        super().__init__(self._windows, folder, windows=True)
 
     @property
     def build(self) -> WindowsBuild:

@@ -14,6 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import orjson
+
 from transom.machines import security
 from transom.machines.inodes import (
     FORMAT_MASK,
@@ -288,8 +290,6 @@ def unpack_state(data: bytes) -> tuple[Document, SavedContents]:
 
 def _dump(value: Document) -> bytes:
     # not in real containers whose programs import this: they have the standard library only
-    import orjson
-
     try:
         return orjson.dumps(value, default=_plain)
     except TypeError:  # names that are not UTF-8
@@ -307,8 +307,6 @@ def _plain(value: object) -> object:
 
 
 def _load(data: bytes) -> Document:
-    import orjson
-
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

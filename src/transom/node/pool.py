@@ -396,7 +396,7 @@ class NodePool:
         )
         if saved is not None:
             WriteBack.restore_runtime(saved, runtime)
-        network.pods.lost = runtime.network_lost
+        network.pods.on_lost(runtime.network_lost)
         node = Node(
             spec,
             machine,

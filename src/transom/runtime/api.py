@@ -146,6 +146,7 @@ class ContainerConfig:
     env: tuple[tuple[str, str], ...] = ()
     mounts: tuple[Mount, ...] = ()
     devices: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()  # by their names in CDI: vendor.com/class=device
     log_path: str = ""  # below the sandbox's log directory
     stdin: bool = False
     stdin_once: bool = False

@@ -121,7 +121,9 @@ def _daemon_set(node: ScenarioNode) -> list[Object]:
                     "metadata": {"labels": {"app": "agent"}},
                     "spec": {
                         "tolerations": _ANY,
-                        "containers": [{"name": "agent", "image": "busybox:1.33"}],
+                        "containers": [
+                            {"name": "agent", "image": "busybox:1.33", "command": ["sleep", "1d"]}
+                        ],
                     },
                 },
             },
@@ -160,7 +162,6 @@ _ROWS: Final = (
             wait(40),
         ),
         (hns_fault("keep-remote-endpoints", False), *_RENEW),
-        pain=4,
     ),
     Scenario(
         "lost-load-balancers",
@@ -172,7 +173,6 @@ _ROWS: Final = (
         "has lost the load balancers",
         (apply(_served), wait(20), hns_fault("lose-balancers-on-restart"), hns_restart(), wait(5)),
         (hns_fault("lose-balancers-on-restart", False), machine("reboot")),
-        pain=4,
     ),
     Scenario(
         "leaked-endpoints",
@@ -184,7 +184,6 @@ _ROWS: Final = (
         "endpoint",
         (apply(_one()), wait(20), hns_fault("leak-endpoints"), delete(_one()), wait(40)),
         (hns_fault("leak-endpoints", False), *_RENEW),
-        pain=4,
     ),
     Scenario(
         "dns-suffix",
@@ -203,7 +202,6 @@ _ROWS: Final = (
             ),
             wait(20),
         ),
-        pain=5,
     ),
     Scenario(
         "65-backends",
@@ -224,7 +222,6 @@ _ROWS: Final = (
         "Add nodeSelector kubernetes.io/os: linux.",
         "cannot be pulled",
         (apply(_daemon_set), wait(60)),
-        pain=1,
     ),
     Scenario(
         "linux-security-context",
@@ -235,7 +232,6 @@ _ROWS: Final = (
         "Use windowsOptions.runAsUserName, and set spec.os.name.",
         "not supported by windows",
         (apply(_one(securityContext={"runAsUser": 1000})), wait(90)),
-        pain=2,
     ),
     Scenario(
         "other-build",
@@ -249,7 +245,6 @@ _ROWS: Final = (
             apply(lambda node: [_pod(node, _container(node, image=node.other_image))]),
             wait(60),
         ),
-        pain=3,
     ),
     Scenario(
         "memory-exhaustion",
@@ -260,7 +255,6 @@ _ROWS: Final = (
         "Set memory limits, and reserve memory for the system.",
         "is in the page file",
         (apply(_one(simulate={"memory": "7500Mi"})), wait(120)),
-        pain=6,
     ),
     Scenario(
         "slow-image-pull",
@@ -282,7 +276,6 @@ _ROWS: Final = (
             ),
             wait(1500),
         ),
-        pain=7,
     ),
     Scenario(
         "graceful-shutdown",
@@ -306,7 +299,6 @@ _ROWS: Final = (
             ),
             wait(40),
         ),
-        pain=8,
     ),
     Scenario(
         "single-file-mount",
@@ -327,7 +319,6 @@ _ROWS: Final = (
             ),
             wait(60),
         ),
-        pain=9,
     ),
     Scenario(
         "gmsa",
@@ -338,7 +329,6 @@ _ROWS: Final = (
         "Create the GMSACredentialSpec, and allow the service account to use it.",
         "GMSA",
         (apply(_with_gmsa), wait(60)),
-        pain=11,
     ),
     Scenario(
         "lost-networks",
@@ -350,7 +340,6 @@ _ROWS: Final = (
         "network",
         (apply(_one()), wait(20), hns_fault("lose-networks-on-restart"), hns_restart(), wait(20)),
         (hns_fault("lose-networks-on-restart", False), machine("reboot")),
-        pain=12,
     ),
     Scenario(
         "injected-sidecar",
@@ -361,7 +350,6 @@ _ROWS: Final = (
         "Exclude Windows pods from the injection.",
         "cannot be pulled",
         (apply(_sidecar), wait(60)),
-        pain=13,
     ),
     Scenario(
         "blind-autoscaler",
@@ -394,7 +382,6 @@ _ROWS: Final = (
             ),
             wait(120),
         ),
-        pain=14,
     ),
     Scenario(
         "run-as-non-root",
@@ -415,7 +402,6 @@ _ROWS: Final = (
             ),
             wait(60),
         ),
-        pain=15,
     ),
     Scenario(
         "local-service",
@@ -434,7 +420,6 @@ _ROWS: Final = (
             ),
             wait(30),
         ),
-        pain=16,
     ),
     Scenario(
         "mac-spoofing",

@@ -43,7 +43,6 @@ class Scenario(NamedTuple):
     finding: str  # part of what doctor reports about it
     steps: tuple[Step, ...]
     undo: tuple[Step, ...] = ()
-    pain: int = 0  # its number in the list of users' problems
 
 
 def apply(make: MakeObjects) -> Step:

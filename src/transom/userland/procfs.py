@@ -131,6 +131,7 @@ def _mounts(context: ProgramContext) -> str:
 
 
 _CGROUP_DEFAULTS: Final[dict[str, str]] = {
+    "cpu.max": "max 100000",
     "cpuset.mems": "",
     "memory.high": "max",
     "memory.low": "0",

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from transom.kit.lazy import lazy_import
 
 if TYPE_CHECKING:
+    import difflib
+
     from transom.windows import limits, podchecks
 else:
     limits = lazy_import("transom.windows.limits")
     podchecks = lazy_import("transom.windows.podchecks")
+    difflib = lazy_import("difflib")
 
 
 class WarningPolicy(NamedTuple):
@@ -38,8 +41,6 @@ class UnknownRecord(ValueError):
 
 def parse_record_patterns(patterns: Iterable[str]) -> tuple[str, ...]:
     """Ids as users write them -> valid patterns. Raises UnknownRecord."""
-    from difflib import get_close_matches
-
     found = []
     for given in patterns:
         pattern = given.strip().upper()
@@ -47,7 +48,7 @@ def parse_record_patterns(patterns: Iterable[str]) -> tuple[str, ...]:
             continue
         meant = [limit for limit in limits.LIMITS.values() if fnmatchcase(limit.id, pattern)]
         if not meant:
-            near = get_close_matches(pattern, limits.LIMITS, 3)
+            near = difflib.get_close_matches(pattern, limits.LIMITS, 3)
             hint = (
                 f"did you mean {' or '.join(near)}?"
                 if near

@@ -217,11 +217,11 @@ def _lists_served(api: Any) -> int:
 
 @pytest.mark.timeout(60)
 async def test_over_sockets_leases_stay_quick_and_a_slow_reader_keeps_his_seats() -> None:
-    everybody = ("system:authenticated",)
+    authenticated = ("system:authenticated",)
     tokens = {
-        "flood": UserInfo("flood", ("devs", *everybody)),
-        "lease": UserInfo("system:kube-controller-manager", everybody),
-        "admin": UserInfo("admin", ("system:masters", *everybody)),
+        "flood": UserInfo("flood", ("devs", *authenticated)),
+        "lease": UserInfo("system:kube-controller-manager", authenticated),
+        "admin": UserInfo("admin", ("system:masters", *authenticated)),
     }
     api = build_api_server(ServerOptions(store=MemoryStore(), tokens=tokens))
     await api.start()

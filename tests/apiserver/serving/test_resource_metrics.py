@@ -159,8 +159,8 @@ async def test_discovery_and_rights() -> None:
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader",
     )
     assert role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
-    nobody = PeerCertificate("jane", [])
-    status, answer = await api.call("GET", f"{BASE}/nodes", peer=nobody)
+    without_group = PeerCertificate("jane", [])
+    status, answer = await api.call("GET", f"{BASE}/nodes", peer=without_group)
     assert (status, answer["message"]) == (
         403,
         (
@@ -178,7 +178,7 @@ async def test_discovery_and_rights() -> None:
             "roleRef": {"kind": "ClusterRole", "name": "system:aggregated-metrics-reader"},
         },
     )
-    assert (await api.call("GET", f"{BASE}/nodes", peer=nobody))[0] == 200
+    assert (await api.call("GET", f"{BASE}/nodes", peer=without_group))[0] == 200
 
 
 async def test_a_server_without_samples_does_not_have_the_group() -> None:

@@ -131,6 +131,21 @@ CASES: list[tuple[Object, list[Object], PodRejection | None]] = [
     ),
     (pod("a", {"ex.com/unknown": "1"}), [], None),
     (
+        {
+            **pod("a", {"ex.com/gpu": "1", "deviceclass.resource.kubernetes.io/gpu": "1"}),
+            "status": {
+                "extendedResourceClaimStatus": {
+                    "requestMappings": [
+                        {"containerName": "c", "resourceName": name, "requestName": "r"}
+                        for name in ("ex.com/gpu", "deviceclass.resource.kubernetes.io/gpu")
+                    ]
+                }
+            },
+        },
+        [pod("b", {"ex.com/gpu": "1"})],
+        None,
+    ),
+    (
         pod("a", {"hugepages-2Mi": "2Mi"}),
         [],
         PodRejection(

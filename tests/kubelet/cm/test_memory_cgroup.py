@@ -139,6 +139,15 @@ async def test_a_container_and_the_node_show_the_swap(node: Any) -> None:
         assert info["swap"] == {"capacity": 4 * GI}
 
 
+@pytest.mark.parametrize(("limit", "shown"), [("250m", "25000 100000"), ("", "max 100000")])
+async def test_a_container_shows_its_cpu_limit(node: Any, limit: str, shown: str) -> None:
+    async with node("linux", release=Release(1, 36), flavour="containerd") as node:
+        resources = {"limits": {"cpu": limit}} if limit else {}
+        script = "cat /sys/fs/cgroup/cpu.max; sleep 1000"
+        await node.create("p", containers=[shell(script, resources=resources)])
+        assert log(node, await phase(node, "p", "Running")).split("\n")[0] == shown
+
+
 @pytest.mark.parametrize(
     ("release", "settings", "problem"),
     [

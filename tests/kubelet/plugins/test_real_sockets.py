@@ -23,6 +23,7 @@ from tests.kubelet.plugins.driver import NAME, Driver
 from transom.client.resources import GroupVersionResource
 from transom.kit.rpc import RpcError
 from transom.kubelet.failures import VolumeFailure
+from transom.kubelet.plugins.csi_handler import CSI, CsiPluginHandler
 from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.plugins.endpoint import PluginEndpoint
 from transom.kubelet.plugins.manager import PluginManager
@@ -91,7 +92,9 @@ class Place:
         )
         self.drivers = CsiDriverRegistry()
         self.driver = Driver(folder, **driver)
-        self.manager = PluginManager(self.machine.env, self.drivers)
+        self.manager = PluginManager(
+            self.machine.env, {CSI: CsiPluginHandler(self.machine.env, self.drivers)}
+        )
         self.volumes = VolumeManager(self.machine.env, self.machine.objects, self.drivers)
 
     def object(self, plural: str, name: str, namespace: str = "") -> Object:

@@ -53,7 +53,10 @@ class Machine:
         self.registry = WindowsRegistry()
         self.launched: list[Process] = []
         self.mute = self.stillborn = False
-        self.services = ServiceManager(self.clock, self.registry, self._launch)
+        self.events: list[tuple[int, str, str]] = []
+        self.services = ServiceManager(
+            self.clock, self.registry, self._launch, lambda *event: self.events.append(event)
+        )
         self.services.create("a", "a.exe")
         self.services.create("b", "b.exe", depends=("A",))
         self.services.create("off", "off.exe", start="disabled")
@@ -303,3 +306,50 @@ async def test_a_service_that_runs_and_can_do_so_reads_its_parameters_again() ->
         machine.services.get("a").reload = lambda: reloaded.append("a")
         machine.services.reload("a")
         assert reloaded == ["a"]
+
+
+async def test_failures_and_new_start_types_are_in_the_event_log() -> None:
+    async with run() as machine:
+        services, a = machine.services, machine.services.get("a")
+        a.recovery = (("restart", 1000), ("none", 0))
+        await services.start("a")
+        machine.launched[-1].end(1)
+        await machine.clock.run_for(1.1)
+        machine.launched[-1].end(1)
+        await machine.clock.run_for(0.1)
+        a.start = "auto"
+        services.changed(a)
+        services.changed(a)
+        machine.mute = True
+        starting = asyncio.ensure_future(services.start("a"))
+        await machine.clock.run_for(31)
+        assert await _refusal(starting) == 1053
+    assert [event for event in machine.events if event[0] not in (7036, 7045)] == [
+        (
+            7031,
+            "Error",
+            "The a service terminated unexpectedly.  It has done this 1 time(s).  The following "
+            "corrective action will be taken in 1000 milliseconds: Restart the service.",
+        ),
+        (
+            7034,
+            "Error",
+            "The a service terminated unexpectedly.  It has done this 2 time(s).",
+        ),
+        (
+            7040,
+            "Information",
+            "The start type of the a service was changed from demand start to auto start.",
+        ),
+        (
+            7009,
+            "Error",
+            "A timeout was reached (30000 milliseconds) while waiting for the a service to connect.",
+        ),
+        (
+            7000,
+            "Error",
+            "The a service failed to start due to the following error: \r\nThe service did not "
+            "respond to the start or control request in a timely fashion.",
+        ),
+    ]

@@ -14,7 +14,7 @@ from transom.network.cni.flannel import delegate_config, read_subnet, write_subn
 from transom.network.cni.flannelconf import FlannelError
 from transom.network.cni.flanneld import Flanneld
 from transom.network.cni.flanneld_windows import NO_HOST_ROUTE
-from transom.network.cni.leases import SubnetLease, SubnetLeases, lease_of_node
+from transom.network.cni.leases import SubnetLease, SubnetLeases
 from transom.network.cni.plugin import CniError
 from transom.network.cni.sourcevip import FILE, source_vip
 from transom.network.nft import Masquerade
@@ -193,18 +193,11 @@ def test_vxlan_without_settings() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_what_a_node_says() -> None:
+def test_the_backend_data_of_a_lease_has_the_vni_and_the_mac_address() -> None:
     lease = SubnetLease(
         "n1", "10.244.1.0/24", "172.18.0.3", '{"VNI":4096,"VtepMAC":"0e:00:00:00:00:01"}', "vxlan"
     )
-    node: dict[str, Any] = {
-        "metadata": {"name": "n1", "annotations": lease.annotations()},
-        "spec": {"podCIDR": "10.244.1.0/24"},
-    }
-    assert lease_of_node(node) == lease
     assert lease.vtep() == (4096, "0e:00:00:00:00:01")
-    assert lease_of_node({"metadata": {"name": "n1"}, "spec": node["spec"]}) is None
-    assert lease_of_node({"metadata": node["metadata"], "spec": {}}) is None
 
 
 # ---- the agent

@@ -60,6 +60,14 @@ async def test_docker_and_the_host_compute_service_show_what_runs() -> None:
     assert login.rig.state(made).state == "exited"
     assert made not in (await login("hcsdiag list")).out
     assert "Exited" in (await login("docker ps -a")).out
+    table = (await login("docker images")).out.splitlines()
+    assert table[0].split() == ["REPOSITORY", "TAG", "IMAGE", "ID", "SIZE"]
+    shaped = await login("docker images --format '{{.Repository}}:{{.Tag}}'")
+    assert shaped.out.splitlines() == [":".join(row.split()[:2]) for row in table[1:]]
+    numbers = (await login("docker images -q")).out.split()
+    assert numbers == list(dict.fromkeys(row.split()[2] for row in table[1:]))
+    assert "is not supported on simulated machines" in (await login("docker run nginx")).err
+    assert "is not a docker command" in (await login("docker nosuch")).err
     missing = await login("docker", "inspect", "nothing")
     assert (missing.code, "Error: No such object: nothing" in missing.err) == (1, True)
     assert (await login("crictl ps")).code != 0  # no client of containerd here

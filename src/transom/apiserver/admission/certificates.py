@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from transom.apiserver.admission.plugin import ValidatingPlugin
 from transom.apiserver.authorization.chain import Decision
@@ -17,8 +18,14 @@ from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.machinery import errors
 from transom.machinery.field import forbidden
+
+if TYPE_CHECKING:
+    from cryptography import x509
+else:
+    x509 = lazy_import("cryptography.x509")
 
 Decide = Callable[[UserInfo, RequestInfo], Decision]
 _GROUP = "certificates.k8s.io"
@@ -124,8 +131,6 @@ class CertificateSubjectRestriction(ValidatingPlugin):
     def validate(self, attributes: Attributes) -> None:
         if _signer(attributes.obj) != _CLIENT_SIGNER:
             return
-        from cryptography import x509
-
         try:
             request = x509.load_pem_x509_csr(
                 base64.b64decode(attributes.obj["spec"].get("request", ""))

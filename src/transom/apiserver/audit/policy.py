@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
+from transom.kit.lazy import lazy_import
 from transom.machinery import field
 from transom.machinery.field import FieldError, aggregate_text
 from transom.machinery.validation import names
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_import("yaml")
 
 NONE, METADATA, REQUEST, REQUEST_RESPONSE = range(4)
 LEVELS = ("None", "Metadata", "Request", "RequestResponse")
@@ -145,8 +151,6 @@ def _ceiling(rule: AuditRule, info: RequestInfo) -> int:
 
 
 def load_audit_policy(path: Path) -> AuditPolicy:
-    import yaml
-
     try:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:

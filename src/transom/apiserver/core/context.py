@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from transom.machinery.managedfields import UNKNOWN, manager_from_user_agent
+
 
 class UserInfo:
     """An authenticated identity. Immutable and shared by many requests, so authorizers may cache on
@@ -114,9 +116,7 @@ class RequestContext:
     @property
     def manager(self) -> str:
         """The field manager: as given, or the first part of the user agent, as in Kubernetes."""
-        if self.field_manager:
-            return self.field_manager
-        return self.user_agent.split("/", 1)[0][:128] if self.user_agent else "unknown"
+        return self.field_manager or manager_from_user_agent(self.user_agent) or UNKNOWN
 
     def warn(self, text: str) -> None:
         self.warnings[text] = None

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -660,8 +661,6 @@ def _rows(records: Iterable[SnapshotRecord]) -> Iterator[StoredRow]:
 
 def _revision_of(database: Path) -> int:
     """The revision of the replaced data, if it is readable."""
-    import sqlite3
-
     if not database.exists():
         return 0
     try:

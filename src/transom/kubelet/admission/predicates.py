@@ -70,7 +70,9 @@ def check_predicates(
     Kubernetes does from 1.24 on.
     """
     failures: list[Failure] = [
-        *_resources(asked, others, (node.get("status") or {}).get("allocatable") or {})
+        *_resources(
+            asked, others, (node.get("status") or {}).get("allocatable") or {}, _claimed(pod)
+        )
     ]
     meta, spec = node["metadata"], pod["spec"]
     if not matches_node(spec, meta["name"], meta.get("labels") or {}):
@@ -86,17 +88,26 @@ def check_predicates(
     return failures
 
 
+def _claimed(pod: Object) -> frozenset[str]:
+    """The resources that the pod gets as devices of a resource claim."""
+    found = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    return frozenset(mapping["resourceName"] for mapping in found.get("requestMappings") or ())
+
+
 def _resources(
-    asked: PodRequests, others: Sequence[PodRequests], allocatable: Mapping[str, str]
+    asked: PodRequests,
+    others: Sequence[PodRequests],
+    allocatable: Mapping[str, str],
+    claimed: frozenset[str],
 ) -> Iterable[Insufficient]:
     pods = quantity.parse_quantity(allocatable[PODS]).value() if PODS in allocatable else 0
     if len(others) + 1 > pods:
         yield Insufficient(PODS, 1, len(others), pods)
-    # Ignore cluster-level resources, which no node provides.
+    # Ignore cluster-level resources, which no node provides, and devices of claims.
     wanted = {
         k: v
         for k, v in asked.resources.items()
-        if k in allocatable or not is_extended_resource_name(k)
+        if k not in claimed and (k in allocatable or not is_extended_resource_name(k))
     }
     if not any(v or k not in _PLAIN for k, v in wanted.items()):
         return

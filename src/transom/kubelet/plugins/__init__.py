@@ -1,4 +1,4 @@
-"""Programs on a node that register with its kubelet, such as storage drivers: discovered by their
+"""Programs on a node that register with its kubelet, such as drivers of storage and of devices: discovered by their
 sockets, called by gRPC.
 
 The interface is `endpoint.Endpoint`: on a node with real files it speaks gRPC over a real socket,

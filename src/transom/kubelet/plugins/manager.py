@@ -1,4 +1,5 @@
-"""Watches `plugins_registry` for sockets, identifies the plugins, and registers CSI drivers.
+"""Watches `plugins_registry` for sockets, identifies the plugins, and hands each to the handler of
+its type: CSI drivers, DRA drivers.
 
 On a simulated node the file system reports when a plugin begins to listen; a real directory is
 scanned every second, as kubelets do.
@@ -8,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from transom.kit.lazy import lazy_import
 from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.plugins import nodeinfo
-from transom.kubelet.plugins.drivers import CsiDriverInfo, CsiDriverRegistry
-from transom.kubelet.plugins.nodeinfo import RegistrationFailure
+from transom.kubelet.plugins.handler import PluginHandler, PluginRefused
 
 if TYPE_CHECKING:
     from transom.kubelet.plugins import endpoint as plugin_endpoint
@@ -26,7 +25,6 @@ else:
 
 log = logging.getLogger("transom.kubelet")
 
-CSI: Final = "CSIPlugin"
 _REGISTRY: Final = "plugins_registry"
 _ROUND: Final = 1.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
@@ -45,21 +43,21 @@ class _SocketNotifier(Protocol):
     def on_sockets(self, function: Callable[[], None]) -> Callable[[], None]: ...
 
 
-class _Refused(Exception):
-    """The reason for a failed registration, sent to the plugin."""
-
-
 class _Known(NamedTuple):
     made: float  # the time of the socket: a new socket may reuse its name
-    driver: str
+    kind: str
+    name: str
+    endpoint: str
 
 
 class PluginManager:
-    __slots__ = ("_drivers", "_env", "_failures", "_known", "_look_again")
+    """`handlers` by the type that a plugin reports."""
 
-    def __init__(self, env: KubeletContext, drivers: CsiDriverRegistry) -> None:
+    __slots__ = ("_env", "_failures", "_handlers", "_known", "_look_again")
+
+    def __init__(self, env: KubeletContext, handlers: Mapping[str, PluginHandler]) -> None:
         self._env = env
-        self._drivers = drivers
+        self._handlers = handlers
         self._known: dict[str, _Known] = {}
         self._failures: dict[
             str, tuple[float, float]
@@ -119,7 +117,7 @@ class PluginManager:
         for path, known in list(self._known.items()):
             if found.get(path) != known.made:
                 del self._known[path]
-                await self._unregister(known.driver)
+                await self._handlers[known.kind].deregister(known.name, known.endpoint)
         for path in list(self._failures):
             if path not in found:
                 del self._failures[path]
@@ -154,7 +152,7 @@ class PluginManager:
     async def _attempt(self, path: str, made: float) -> None:
         try:
             await self._register(path, made)
-        except (RpcError, _Refused, RegistrationFailure) as problem:
+        except (RpcError, PluginRefused) as problem:
             log.info(
                 "%s: the plugin at %s did not register: %s",
                 self._env.config.node_name,
@@ -169,20 +167,18 @@ class PluginManager:
     async def _register(self, path: str, made: float) -> None:
         endpoint = plugin_endpoint.PluginEndpoint(self._env.host.files, path)
         info = await endpoint.call(f"{_SERVICE}/GetInfo", {}, _ASK_SECONDS)
+        kind, name = info.get("type") or "", info.get("name") or ""
+        end = info.get("endpoint") or path
         try:
-            if info.get("type") != CSI:
-                raise _Refused(
-                    f"no handler registered for plugin type: {info.get('type', '')} at "
-                    f"socket {path}"
+            handler = self._handlers.get(kind)
+            if handler is None:
+                raise PluginRefused(
+                    f"no handler registered for plugin type: {kind} at socket {path}"
                 )
-            driver = self._driver(
-                info.get("name") or "",
-                info.get("endpoint") or path,
-                info.get("supported_versions") or [],
-            )
-            self._known[path] = _Known(made, driver.name)
-            await self._take(driver)
-        except (RpcError, _Refused, RegistrationFailure) as problem:
+            handler.validate(name, end, info.get("supported_versions") or [])
+            self._known[path] = _Known(made, kind, name, end)
+            await handler.register(name, end, info.get("supported_versions") or [])
+        except PluginRefused as problem:
             self._known.pop(path, None)
             await self._notify(endpoint, f"RegisterPlugin error -- {problem}")
             raise
@@ -191,66 +187,3 @@ class PluginManager:
     async def _notify(self, endpoint: PluginEndpoint, error: str) -> None:
         status = {"plugin_registered": not error, "error": error}
         await endpoint.call(f"{_SERVICE}/NotifyRegistrationStatus", status, _NOTIFY_SECONDS)
-
-    # ---- CSI drivers
-    # ---------------------------------------------------------------------------------------------
-
-    def _driver(self, name: str, endpoint: str, versions: Sequence[str]) -> CsiDriverInfo:
-        """Raises _Refused."""
-        begin = (
-            f"plugin validation failed with err: validation failed for CSI Driver {name} at "
-            f"endpoint {endpoint}: "
-        )
-        called = f'{begin}kubernetes.io/csi: ValidatePlugin for CSI driver "{name}" failed.'
-        if not versions:
-            raise _Refused(f"{called} Plugin returned an empty list for supported versions")
-        numbers = [
-            number for number in map(_number, versions) if number is not None and number[0] <= 1
-        ]
-        if not numbers:
-            listed = " ".join(f'"{version}"' for version in versions)
-            raise _Refused(
-                f"{called} None of the versions specified [{listed}] are supported. err=None "
-                "of the CSI versions reported by "
-                "this driver are supported"
-            )
-        version, other = max(numbers), self._drivers.find(name)
-        if other is not None and other.version >= version:
-            shown = ".".join(map(str, other.version))
-            raise _Refused(
-                f"{called} Another driver with the same name is already registered with a "
-                "higher supported version: "
-                f'"{shown}"'
-            )
-        return CsiDriverInfo(
-            name, plugin_endpoint.PluginEndpoint(self._env.host.files, endpoint), version
-        )
-
-    async def _take(self, driver: CsiDriverInfo) -> None:
-        """Raises _Refused."""
-        self._drivers.add(driver)
-        try:
-            info = await driver.node("NodeGetInfo")
-            topology = (info.get("accessible_topology") or {}).get("segments") or {}
-            await nodeinfo.install_csi_driver(
-                self._env,
-                driver.name,
-                info.get("node_id") or "",
-                info.get("max_volumes_per_node") or 0,
-                topology,
-            )
-        except (RpcError, RegistrationFailure) as problem:
-            await self._unregister(driver.name)
-            raise _Refused(f"plugin registration failed with err: {problem}") from problem
-
-    async def _unregister(self, name: str) -> None:
-        self._drivers.remove(name)
-        try:
-            await nodeinfo.uninstall_csi_driver(self._env, name)
-        except RegistrationFailure as problem:
-            log.warning("%s: %s", self._env.config.node_name, problem)
-
-
-def _number(text: str) -> tuple[int, ...] | None:
-    parts = text.removeprefix("v").split(".")
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else None

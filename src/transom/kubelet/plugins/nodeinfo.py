@@ -27,7 +27,7 @@ class RegistrationFailure(Exception):
 async def install_csi_driver(
     env: KubeletContext, driver: str, node_id: str, limit: int, topology: Mapping[str, str]
 ) -> None:
-    """Raises NotTold."""
+    """Raises RegistrationFailure."""
     if not node_id:
         raise RegistrationFailure(
             "error adding CSI driver node info: driverNodeID must not be empty"
@@ -50,7 +50,7 @@ async def install_csi_driver(
 
 
 async def uninstall_csi_driver(env: KubeletContext, driver: str) -> None:
-    """Raises NotTold."""
+    """Raises RegistrationFailure."""
 
     async def csi_node() -> None:
         await _change_csi_node(env, driver, None)

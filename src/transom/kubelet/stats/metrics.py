@@ -7,8 +7,9 @@ samples.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from transom.kit.lazy import lazy_import
 from transom.kit.metric_table import MetricRow, MetricTable
 from transom.kit.prometheus import Family, Sample, render_metrics
 from transom.kubelet.base import KubeletContext
@@ -17,7 +18,13 @@ from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.metrics import metric_rules
 
+if TYPE_CHECKING:
+    import resource
+else:
+    resource = lazy_import("resource")  # not on Windows
+
 _COUNTS: Final = (1, 2, 4, 8, 16)
+_DRA_SECONDS: Final = tuple(0.1 * 400 ** (number / 14) for number in range(15))
 _MANAGER_EVENTS: Final = {"cpu": "pinning", "memory": "pinning", "topology": "admission"}
 
 
@@ -40,6 +47,45 @@ TABLE: Final[dict[str, MetricRow]] = {
     "kubelet_topology_manager_admission_errors_total": MetricRow(
         "counter",
         "The number of admission request failures where resources could not be aligned.",
+    ),
+    "dra_operations_duration_seconds": MetricRow(
+        "histogram",
+        "Latency histogram in seconds for the duration of handling all ResourceClaims referenced "
+        "by a pod when the pod starts or stops. Identified by the name of the operation "
+        "(PrepareResources or UnprepareResources) and separated by the success of the operation. "
+        "The number of failed operations is provided through the histogram's overall count.",
+        ("operation_name", "is_error"),
+        _DRA_SECONDS,
+    ),
+    "dra_grpc_operations_duration_seconds": MetricRow(
+        "histogram",
+        "Duration in seconds of the DRA gRPC operations",
+        ("driver_name", "method_name", "grpc_status_code"),
+        _DRA_SECONDS,
+    ),
+    "kubelet_started_containers_total": MetricRow(
+        "counter", "Cumulative number of containers started", ("container_type",)
+    ),
+    "kubelet_started_containers_errors_total": MetricRow(
+        "counter",
+        "Cumulative number of errors when starting containers",
+        ("container_type", "code"),
+    ),
+    "kubelet_started_host_process_containers_total": MetricRow(
+        "counter",
+        "Cumulative number of hostprocess containers started. This metric will only be collected "
+        "on Windows.",
+        ("container_type",),
+    ),
+    "kubelet_started_host_process_containers_errors_total": MetricRow(
+        "counter",
+        "Cumulative number of errors when starting hostprocess containers. This metric will only "
+        "be collected on Windows.",
+        ("container_type", "code"),
+    ),
+    "kubelet_started_pods_total": MetricRow("counter", "Cumulative number of pods started"),
+    "kubelet_started_pods_errors_total": MetricRow(
+        "counter", "Cumulative number of errors when starting pods"
     ),
     "kubelet_containers_per_pod_count": MetricRow(
         "histogram", "The number of containers per pod.", (), _COUNTS
@@ -144,6 +190,32 @@ class ResourceManagerMetrics:
             self._metrics.count(name)
 
 
+class StartMetrics:
+    """The counters of started pods and containers that a release has; implements
+    `kubelet.parts.StartCounter`.
+    """
+
+    __slots__ = ("_host_process", "_metrics", "_started")
+
+    def __init__(self, metrics: KubeletMetrics, release: tuple[int, int]) -> None:
+        rules = metric_rules(Release(*release))
+        self._metrics = metrics
+        self._started = rules.started_containers
+        self._host_process = rules.started_host_process
+
+    def pod(self, *, failed: bool = False) -> None:
+        if self._started:
+            self._metrics.count(f"kubelet_started_pods{'_errors' if failed else ''}_total")
+
+    def container(self, kind: str, *, host_process: bool, code: str = "") -> None:
+        labels = (kind, code) if code else (kind,)
+        suffix = "_errors_total" if code else "_total"
+        if self._started:
+            self._metrics.count(f"kubelet_started_containers{suffix}", *labels)
+        if host_process and self._host_process:
+            self._metrics.count(f"kubelet_started_host_process_containers{suffix}", *labels)
+
+
 def kubelet_metrics(
     env: KubeletContext, metrics: KubeletMetrics, started: float, others: Iterable[Family]
 ) -> str:
@@ -236,8 +308,6 @@ def _gauge(name: str, text: str, samples: list[Sample]) -> Family:
 
 
 def _process(started: float) -> list[Family]:
-    import resource
-
     use = resource.getrusage(resource.RUSAGE_SELF)
     return [
         _gauge(

@@ -125,12 +125,12 @@ class VolumeManager:
         "_env",
         "_growth",
         "_in_use",
+        "_in_use_changed",
         "_measured",
         "_measuring",
         "_metrics",
         "_pods",
         "_tools",
-        "in_use_changed",
     )
 
     def __init__(
@@ -138,7 +138,9 @@ class VolumeManager:
         env: KubeletContext,
         objects: ReferencedObjects,
         drivers: CsiDriverRegistry | None = None,
+        in_use_changed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`in_use_changed` is called when `in_use` returns something else."""
         self._env = env
         tokens = TokenManager(env.client, env.clock, env.rng)
         self._tools = VolumeHost(
@@ -152,7 +154,7 @@ class VolumeManager:
         self._growth = VolumeGrowth(self._tools)
         self._metrics = StorageMetrics(metric_rules(Release(*env.config.release)))
         self._in_use: list[str] = []
-        self.in_use_changed: Callable[[], None] = lambda: None
+        self._in_use_changed = in_use_changed
         self._pods: dict[str, _PodVolumes] = {}
         self._measuring: asyncio.Task[None] | None = None
         self._measured = float("-inf")
@@ -229,7 +231,7 @@ class VolumeManager:
         now = list(self.in_use())
         if now != self._in_use:
             self._in_use = now
-            self.in_use_changed()
+            self._in_use_changed()
 
     def collect_metrics(self) -> list[Family]:
         states = self._pods.values()

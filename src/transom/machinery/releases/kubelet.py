@@ -38,6 +38,7 @@ KubeletBehaviour = Literal[
     "LargeResizesDeferred",
     "ResizeEvents",
     "AuthorizedSubresources",
+    "ClaimsV1",
     "EvictedStatus",
     "ShutdownFieldNames",
     "ShutdownGroups",
@@ -67,6 +68,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "SwapStatus": Release(1, 33),
     # memory.high is a value between the request and the limit, not a part of the limit.
     "ThrottlesAboveRequest": Release(1, 27),
+    # The kubelet reads resource claims in the version v1, and calls drivers in v1 or v1beta1.
+    "ClaimsV1": Release(1, 34),
     # Events name a container as in "Created container: web".
     "ColonInContainerEvents": Release(1, 29),
     # A container that was created and did not start is waiting, earlier it was terminated.

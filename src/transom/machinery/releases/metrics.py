@@ -44,13 +44,17 @@ class MetricRules(NamedTuple):
     storage_errors: bool = True  # storage_operation_errors_total and ..._status_count
     storage_stability: str = "ALPHA"
     resource_managers: tuple[str, ...] = ()  # managers of the kubelet that have metrics
+    started_containers: bool = False  # kubelet_started_containers_total, ..._pods_total
+    started_host_process: bool = False  # kubelet_started_host_process_containers_total
 
 
 _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
     (Release(1, 21), {"scheduler_binding": False, "storage_status": True}),
+    (Release(1, 22), {"started_containers": True}),
     (
         Release(1, 23),
         {
+            "started_host_process": True,
             "scheduler_attempt": (
                 "e2e_scheduling_duration_seconds",
                 "scheduling_attempt_duration_seconds",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -126,8 +126,3 @@ def served_resources(
         for row in resource_rows(release)
         if "/" not in row.name and is_on(row, runtime_config or {})
     )
-
-
-def rows_of(rows: Iterable[ResourceRow], group: str, plural: str) -> list[ResourceRow]:
-    """A kind's rows with those of its subresources, in all versions."""
-    return [row for row in rows if row.group == group and row.name.partition("/")[0] == plural]

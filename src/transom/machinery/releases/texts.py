@@ -208,11 +208,6 @@ def typed_custom_errors(release: Release, errors: Iterable[FieldError]) -> list[
     return [_typed(error) for error in errors]
 
 
-def custom_in_release(release: Release, errors: Iterable[FieldError]) -> list[FieldError]:
-    """Errors of custom objects as the release words them."""
-    return in_release(release, typed_custom_errors(release, errors))
-
-
 def _typed(error: FieldError) -> FieldError:
     if error.type != "Invalid":
         return error

@@ -10,9 +10,10 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.machinery.field import (
     GoText,
     duplicate,
@@ -34,6 +35,12 @@ from transom.machinery.validation.names import (
 )
 from transom.machinery.validation.repetitions import repetitions
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
+
+if TYPE_CHECKING:
+    from cryptography import exceptions, x509
+else:
+    exceptions = lazy_import("cryptography.exceptions")
+    x509 = lazy_import("cryptography.x509")
 
 USAGES = (
     "any",
@@ -125,13 +132,10 @@ def _request_problem(data: bytes) -> str:
     block = next(iter(pem_blocks(data)), None)
     if block is None or block.kind != "CERTIFICATE REQUEST":
         return "PEM block type must be CERTIFICATE REQUEST"
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-
     try:
         request = x509.load_der_x509_csr(block.data)
         valid = request.is_signature_valid
-    except (InvalidSignature, UnsupportedAlgorithm):
+    except (exceptions.InvalidSignature, exceptions.UnsupportedAlgorithm):
         valid = False
     except ValueError:
         return "asn1: structure error: malformed certificate request"
@@ -150,8 +154,6 @@ def certificate_problem(data: bytes) -> str:
             return "no PEM block headers are permitted"
         if not block.data:
             return "found CERTIFICATE PEM block containing 0 certificates"
-        from cryptography import x509
-
         try:
             x509.load_der_x509_certificate(block.data)
         except ValueError:

@@ -160,9 +160,20 @@ class LocalUser:
     password_set: float = 0.0  # 0: when it was created
     expires: float = 0.0  # the account; 0: never
     last_logon: float = 0.0
+    may_change_password: bool = True
 
     def set_password(self, password: str, now: float) -> None:
         self.password, self.password_set = password, now
+
+    @property
+    def password_changed(self) -> float:
+        return self.password_set or self.created
+
+    def password_end(self, maximum_days: int) -> float:
+        """When its password expires; 0: never."""
+        if not self.password_expires or not maximum_days:
+            return 0.0
+        return self.password_changed + maximum_days * 86400.0
 
 
 @dataclass(slots=True, eq=False)
@@ -243,6 +254,7 @@ class AccountDatabase:
                 u.password_set,
                 u.expires,
                 u.last_logon,
+                u.may_change_password,
             ]
             for u in self._users.values()
         ]

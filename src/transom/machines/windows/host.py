@@ -101,6 +101,10 @@ def installed_windows_files() -> Inode:
     return make_tree(WINDOWS, _INSTALLED)
 
 
+def product_id(build: int) -> str:
+    return f"00430-00000-00000-AA{build % 1000:03d}"
+
+
 @cache
 def version_keys(build: WindowsBuild) -> Hive:
     """The registry values of a build, for a machine and for a container, which has its own
@@ -123,6 +127,10 @@ def version_keys(build: WindowsBuild) -> Hive:
             "ProductName": build.product,
             "EditionID": "ServerDatacenter",
             "InstallationType": "Server Core",
+            "ProductId": product_id(build.number),
+            "InstallDate": int(INSTALLED_AT),
+            "SystemRoot": r"C:\Windows",
+            "PathName": r"C:\Windows",
             **named,
         },
         CREDENTIAL_SPECS: {},

@@ -40,6 +40,7 @@ class ScheduledTask:
     days: list[int] = field(default_factory=list)  # of a weekly task; 0 is Sunday
     run_level: str = "Limited"
     description: str = ""
+    start: float | None = None  # the first moment at which it was due
 
 
 @dataclass(slots=True)

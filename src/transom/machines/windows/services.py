@@ -133,6 +133,7 @@ class WindowsService:
     state: State = "STOPPED"
     exit_code: int = NEVER_STARTED
     process: ServiceProcess | None = None
+    recorded_start: Start | None = None  # the start type when it was changed last
     failures: int = 0
     failed_at: float = field(default=float("-inf"))
     deleted: bool = False
@@ -274,6 +275,13 @@ class ServiceManager:
         """Changes its configuration and updates the registry."""
         if service.deleted:
             raise ServiceError(DELETED)
+        before, service.recorded_start = service.recorded_start, service.start
+        if before not in (None, service.start):
+            self._event(
+                7040,
+                f"The start type of the {service.display_name} service was changed from "
+                f"{_START_WORDS[before]} to {_START_WORDS[service.start]}.",
+            )
         key = rf"{KEY}\{service.name}"
         rows: dict[str, Any] = {
             "Type": 16,
@@ -346,6 +354,8 @@ class ServiceManager:
         except BaseException as error:
             service.state, service.process = "STOPPED", None
             service.exit_code = error.code if isinstance(error, ServiceError) else 0
+            if isinstance(error, ServiceError):
+                self._start_failed(service, error)
             self._drop_deleted(service)
             raise
         if service.state == "START_PENDING":
@@ -353,6 +363,21 @@ class ServiceManager:
         service.exit_code = 0
         self._event(7036, f"The {service.display_name} service entered the running state.")
         self._spawn(self._watch(service, process))
+
+    def _start_failed(self, service: WindowsService, error: ServiceError) -> None:
+        if error.code == TIMEOUT:
+            self._event(
+                7009,
+                f"A timeout was reached ({RESPONSE_SECONDS * 1000:.0f} milliseconds) while waiting "
+                f"for the {service.display_name} service to connect.",
+                "Error",
+            )
+        self._event(
+            7000,
+            f"The {service.display_name} service failed to start due to the following error: "
+            f"\r\n{error.text}",
+            "Error",
+        )
 
     async def _answers(self, process: ServiceProcess) -> bool:
         """Whether the process reports in time that it is a service. One that has ended never
@@ -436,16 +461,24 @@ class ServiceManager:
             service.failures = 0
         service.failed_at = now
         service.failures += 1
-        self._event(
-            7034,
+        ended = (
             f"The {service.display_name} service terminated unexpectedly.  It has done this "
-            f"{service.failures} time(s).",
-            "Error",
+            f"{service.failures} time(s)."
         )
-        if not service.recovery or service.deleted:
-            return
-        action, milliseconds = service.recovery[min(service.failures, len(service.recovery)) - 1]
-        if action == "restart":
+        action, milliseconds = "none", 0
+        if service.recovery and not service.deleted:
+            action, milliseconds = service.recovery[
+                min(service.failures, len(service.recovery)) - 1
+            ]
+        if action == "none":
+            self._event(7034, ended, "Error")
+        else:
+            self._event(
+                7031,
+                f"{ended}  The following corrective action will be taken in {milliseconds} "
+                "milliseconds: Restart the service.",
+                "Error",
+            )
             await self._clock.sleep(milliseconds / 1000)
             if service.state == "STOPPED" and self._services.get(service.name.lower()) is service:
                 await self._restart(service)

@@ -6,9 +6,9 @@ that an agent can apply those since the last access to its node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 
@@ -47,31 +47,6 @@ class SubnetLease:
             return int(data["VNI"]), str(data.get("VtepMAC") or "")
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             return 0, ""
-
-
-def lease_of_node(node: Mapping[str, Any]) -> SubnetLease | None:
-    """None: no agent has acquired the node's subnet yet, or the node has none."""
-    metadata, spec = node["metadata"], node.get("spec") or {}
-    annotations = metadata.get("annotations") or {}
-    if annotations.get(MANAGED) != "true":
-        return None
-    cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
-    four = next((cidr for cidr in cidrs if ":" not in cidr), "")
-    six = next((cidr for cidr in cidrs if ":" in cidr), "")
-    four = four if annotations.get(PUBLIC_IP) else ""
-    six = six if annotations.get(PUBLIC_IPV6) else ""
-    if not four and not six:
-        return None
-    return SubnetLease(
-        metadata["name"],
-        four,
-        annotations.get(PUBLIC_IP, ""),
-        annotations.get(BACKEND_DATA, "null"),
-        annotations.get(BACKEND_TYPE, ""),
-        six,
-        annotations.get(PUBLIC_IPV6, ""),
-        annotations.get(BACKEND_V6_DATA, "null"),
-    )
 
 
 class LeaseAgent(Protocol):

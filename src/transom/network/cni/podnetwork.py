@@ -96,7 +96,7 @@ class CniPodNetwork:
         self._ports: dict[tuple[str, int, str], str] = {}  # protocol, port, address -> sandbox
         self.fault = ""  # if set, the reason why the network does not work
         self.cidr = ""
-        self.lost: Callable[[str], None] | None = None
+        self._lost: Callable[[str], None] | None = None
         self._hns_networks: dict[str, set[str]] = {}  # HNS network -> sandboxes
         if machine.hns is not None:
             machine.hns.listeners.append(self._hns_changed)
@@ -106,6 +106,10 @@ class CniPodNetwork:
         self.cidr = cidr
         if self._start is not None:
             self._start(cidr)
+
+    def on_lost(self, function: Callable[[str], None]) -> None:
+        """`function` is called with the id of a sandbox whose HNS network was deleted."""
+        self._lost = function
 
     # ---- configuration ----
 
@@ -374,8 +378,8 @@ class CniPodNetwork:
     def _hns_changed(self, kind: str, identity: str, what: str) -> None:
         if kind == "network" and what == "deleted":
             for sandbox in self._hns_networks.pop(identity, ()):
-                if self.lost is not None and sandbox in self._sandboxes:
-                    self.lost(sandbox)
+                if self._lost is not None and sandbox in self._sandboxes:
+                    self._lost(sandbox)
 
     def _plug(self, stack: NetworkStack, made: Sequence[str]) -> None:
         """Makes the endpoint the sandbox's adapter."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from transom.machines.api import Files
 
-class RealNodeFiles(Protocol):
-    """Implemented by `hosts.realfiles.RealFiles`."""
+
+class RealNodeFiles(Files, Protocol):
+    """Implemented by `machines.realfiles.RealFiles`."""
 
     @property
     def folder(self) -> Path: ...
     def real(self, path: str) -> str: ...
     def below(self, directory: str) -> RealNodeFiles: ...
-    def exists(self, path: str) -> bool: ...
-    def mkdir(self, path: str, mode: int = 0o755, *, parents: bool = True) -> None: ...
 
 
 class CriPaths:

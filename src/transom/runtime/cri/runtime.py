@@ -12,6 +12,7 @@ import math
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from transom.kit.clock import Clock
@@ -35,6 +36,7 @@ from transom.runtime.api import (
     SandboxConfig,
     SandboxStats,
 )
+from transom.runtime.cdi import CdiFailure, inject_cdi_devices
 from transom.runtime.cri import address, from_cri, logwatch, streams, to_cri
 from transom.runtime.cri.client import REQUEST_TIMEOUT, CriClient
 from transom.runtime.cri.codec import Message
@@ -69,6 +71,7 @@ class CriRuntime:
     ) -> None:
         self._clock = clock
         self._client = CriClient(endpoint, patience)
+        self._files = files
         self._paths = CriPaths(files)
         self._dial = dial
         self._period = period
@@ -191,6 +194,13 @@ class CriRuntime:
         known = self._known.sandbox(sandbox_id)
         if known is None:
             raise RuntimeFailure("NotFound", f'failed to find sandbox id "{sandbox_id}": not found')
+        if self._files is not None:  # otherwise the runtime finds the devices itself
+            try:
+                config = replace(inject_cdi_devices(self._files, config), cdi_devices=())
+            except CdiFailure as failure:
+                raise RuntimeFailure(
+                    "Unknown", f"failed to generate container spec: {failure}"
+                ) from failure
         message = self._on_disk(lambda: to_cri.container_to_cri(config, known.config, self._paths))
         request = {"pod_sandbox_id": sandbox_id, "config": message, "sandbox_config": known.config}
         answer = await self._client.call("CreateContainer", request)

@@ -150,6 +150,7 @@ def container_to_cri(config: ContainerConfig, sandbox: Message, paths: CriPaths)
         "envs": [{"key": name, "value": value} for name, value in config.env],
         "mounts": [_mount(mount, paths) for mount in config.mounts],
         "devices": [_device(text, paths) for text in config.devices],
+        "CDI_devices": [{"name": name} for name in config.cdi_devices],
         "labels": dict(config.labels),
         "annotations": dict(config.annotations),
         "log_path": config.log_path,

@@ -22,6 +22,7 @@ from transom.runtime.api import (
     LinuxResources,
     RuntimeFailure,
 )
+from transom.runtime.cdi import CdiFailure, inject_cdi_devices
 from transom.runtime.native import cgroups, commands, hostusers, image_volumes, snapshots
 from transom.runtime.native.client import MonitorFailure, MonitorGone
 from transom.runtime.native.core import NativeCore
@@ -86,6 +87,10 @@ async def create_native_container(
     if image is None:
         raise core.texts.no_image(config.image_ref or config.image)
     identity = core.new_id()
+    try:
+        config = inject_cdi_devices(core.host.files, config)
+    except CdiFailure as failure:
+        raise core.texts.create_failed(identity, str(failure)) from failure
     folder = core.folder / "containers" / identity
     c = NativeContainer(identity, sandbox, config, core.time(), folder)
     c.image = KeptImage(image.id, dict(image.config), tuple(image.layers))

@@ -92,7 +92,7 @@ class NativeRuntime:
         )
         self._overlay: Sequence[str] | None = ()
         self._open = False
-        host.use = self._use
+        host.count_containers(self._usage)
         host.on_reboot(self._rebooted)
 
     # ---- lifecycle
@@ -240,7 +240,7 @@ class NativeRuntime:
                 core.monitor.notify("kill", id=c.id, number=signal.SIGKILL, all_processes=True)
                 core.monitor.notify("kill", id=c.id, number=signal.SIGKILL)
 
-    def _use(self) -> ContainersUsage:
+    def _usage(self) -> ContainersUsage:
         return stats.native_node_usage(self._core)
 
     def capabilities(self) -> list[str]:

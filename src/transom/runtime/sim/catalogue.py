@@ -14,11 +14,17 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from transom.kit.lazy import lazy_import
 from transom.runtime.sim.names import ImageReference, parse_image_name
 from transom.userland.api import ImageInfo, Userland
 from transom.windows.builds import build_of_tag
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_import("yaml")
 
 Os = Literal["linux", "windows"]
 _WINDOWS_NAME = re.compile(
@@ -300,8 +306,6 @@ _FIELDS = frozenset(
 
 def parse_catalogue(text: str, where: str = "catalogue") -> list[Mapping[str, Any]]:
     """The rows of a catalogue file. Raises CatalogueError."""
-    import yaml
-
     try:
         data = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:

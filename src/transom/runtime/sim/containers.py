@@ -20,6 +20,7 @@ from transom.runtime.api import (
     LinuxResources,
     RuntimeFailure,
 )
+from transom.runtime.cdi import CdiFailure, inject_cdi_devices
 from transom.runtime.records import cri_exit_code
 from transom.runtime.sim import environment, files, users
 from transom.runtime.sim.annotations import (
@@ -78,6 +79,11 @@ def create_sim_container(
     if sandbox.borrows_address and any(other.state == "running" for other in sandbox.containers):
         # Containers with the old isolation annotation had their own network.
         raise texts.create_failed(identity, "Hyper-V isolation is limited to 1 container per Pod")
+    if not core.windows:
+        try:
+            config = inject_cdi_devices(core.host.files, config)
+        except CdiFailure as failure:
+            raise texts.create_failed(identity, str(failure)) from failure
     record = SimContainer(identity, sandbox, config, spec, core.host.time())
     if sum(c.environment_size for c in core.containers.values()) > _MOST_ENVIRONMENT:
         raise texts.create_failed(identity, os.strerror(errno.ENOMEM))

@@ -36,6 +36,7 @@ else:
 
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 _STARTUP_CPU = 0.03  # start-up time of a process in seconds
+_CPU_PERIOD = 100_000  # microseconds
 
 
 class SimContext(ProgramStreams):
@@ -233,7 +234,11 @@ class SimContext(ProgramStreams):
         linux = self._container.config.linux
         if linux is None:
             return {}
-        return {**linux.resources.unified, "cpuset.mems": linux.resources.cpuset_mems}
+        resources = linux.resources
+        files = {**resources.unified, "cpuset.mems": resources.cpuset_mems}
+        if resources.cpu_quota > 0:
+            files["cpu.max"] = f"{resources.cpu_quota} {resources.cpu_period or _CPU_PERIOD}"
+        return files
 
     @property
     def cpu_topology(self) -> CpuTopology:

@@ -15,6 +15,7 @@ from transom.userland.posix.sh import arithmetic
 from transom.userland.process import Exit
 from transom.userland.windows import texts
 from transom.userland.windows.help_texts import help_list, help_text
+from transom.userland.windows.unsupported_programs import unsupported_message
 from transom.userland.windows.variables import Variables
 
 CmdBuiltin = Callable[[CmdState, str], int | Awaitable[int]]
@@ -373,6 +374,8 @@ def _dir(shell: CmdState, rest: str) -> int:
             return shell.fail(f'Invalid switch - "{one}".')
         if len(one) > 1 and one[0] not in "aot-" and one.replace("-", "") not in ("od",):
             return shell.fail(f'Parameter format not correct - "{one}".')
+        if one[0] == "t" and one[1:].lstrip(":") in ("a", "c"):
+            return shell.fail(unsupported_message(f"dir /{one}"))
         if one[0] == "t" and one not in _DIR_TIMES:
             return shell.fail(f'Parameter format not correct - "{one[1:].lstrip(":")}".')
     code = 0

@@ -185,7 +185,8 @@ def _one(
     except OSError as error:
         shell.complain(texts.windows_message(error))
         return None
-    if not rows and not chosen.deep:
+    inside = len(directory.rstrip("\\")) > 2 and mask == "*" and chosen.attributes is None
+    if not rows and not chosen.deep and (chosen.bare or not inside):
         if not chosen.bare:
             shell.print_line(f" Directory of {directory}\r\n")
         shell.complain("File Not Found")
@@ -200,7 +201,7 @@ def _one(
         for row in rows:
             shown = row.path if chosen.deep else row.name
             shell.print_line(shown.lower() if chosen.lower else shown)
-    elif rows:
+    elif rows or inside:
         shell.print_line(f" Directory of {directory}\r\n")
         if len(directory.rstrip("\\")) > 2 and mask == "*":
             here = files.stat(directory)

@@ -192,14 +192,34 @@ class CmdState(ABC):
         directory, name = ntpath.split(rest)
         stem, extension = ntpath.splitext(name)
         pieces = {"d": drive, "p": directory.rstrip("\\") + "\\", "n": stem, "x": extension}
+        path = "".join(pieces[letter] for letter in "dpnx" if letter in modifiers)
         if "f" in modifiers:
-            return full
+            path = full
+        details = [*self._details(full, modifiers), path]
+        return " ".join(one for one in details if one)
+
+    def _details(self, path: str, modifiers: str) -> list[str]:
+        """%~a, %~t and %~z: the attributes, the time and the size of a file, in cmd's order."""
+        try:
+            state = self.process.files.stat(path)
+        except OSError:
+            return []
+        out = []
+        if "a" in modifiers:
+            out.append(self._attributes(path, state.kind == "directory"))
+        if "t" in modifiers:
+            moment = wall_clock_time(self.process.context, state.mtime)
+            out.append(texts.date_time(moment).replace("  ", " "))
         if "z" in modifiers:
-            try:
-                return str(self.process.files.stat(full).size)
-            except OSError:
-                return ""
-        return "".join(pieces[letter] for letter in "dpnx" if letter in modifiers)
+            out.append(str(state.size))
+        return out
+
+    def _attributes(self, path: str, directory: bool) -> str:
+        """As `%~a` shows them: `d--------`, `--a------`."""
+        found = self.process.files.attributes(path)
+        shown = ["d" if directory else "-"]
+        shown += [letter.lower() if letter in found else "-" for letter in "RAHS"]
+        return "".join(shown) + "----"
 
     def replaced(self, text: str) -> str:
         """Expands loop variables and, if delayed expansion is on, !variables!."""

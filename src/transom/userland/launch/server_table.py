@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transom.userland.csi.registrar import csi_liveness, csi_registrar, csi_waiting
     from transom.userland.csi.resizer import csi_resizer
     from transom.userland.csi.snapshots import csi_snapshotter, snapshot_controller
+    from transom.userland.dra.driver import dra_example_driver
     from transom.userland.servers.node_agents import (
         csi_proxy,
         node_agent,
@@ -35,6 +36,7 @@ else:  # few clusters have CSI drivers and agents in containers
     csi_resizer = lazy_function("transom.userland.csi.resizer", "csi_resizer")
     csi_snapshotter = lazy_function("transom.userland.csi.snapshots", "csi_snapshotter")
     csi_waiting = lazy_function("transom.userland.csi.registrar", "csi_waiting")
+    dra_example_driver = lazy_function("transom.userland.dra.driver", "dra_example_driver")
     snapshot_controller = lazy_function("transom.userland.csi.snapshots", "snapshot_controller")
     csi_proxy = lazy_function("transom.userland.servers.node_agents", "csi_proxy")
     node_agent = lazy_function("transom.userland.servers.node_agents", "node_agent")
@@ -58,6 +60,7 @@ PROGRAMS: dict[str, Factory] = {
     "csi-resizer": csi_resizer,
     "csi-snapshotter": csi_snapshotter,
     "csi-waiting": csi_waiting,
+    "dra-example-driver": dra_example_driver,
     "echoserver": simple.echo_server,
     "hello-app": simple.hello_app,
     "hello-world": interpreters.hello_world,

@@ -14,6 +14,12 @@ from transom.userland.process import Command, Process
 from transom.userland.subprogram import command_from_program
 from transom.userland.windows.help_texts import help_text
 from transom.userland.windows.switches import refused_switch
+from transom.userland.windows.unsupported_programs import (
+    NOT_SUPPORTED,
+    find_unsupported_program,
+    unsupported_message,
+    unsupported_subcommand,
+)
 
 _SYSTEM = (
     "c:\\windows\\system32",
@@ -23,6 +29,7 @@ _SYSTEM = (
 )
 _TOOLS = "c:\\bin"  # in images with busybox
 _BINARY = b"MZ"
+_SERVER_CORE = ("servercore", "windows")
 
 NodeCommand = Callable[[str, str], Command | None]
 """A program by its name and the path where it was found ("" for one of Windows' own)."""
@@ -70,9 +77,25 @@ def find_windows_command(
         command = (
             table.find_busybox_tool(stem) if of_busybox else table.find_windows_tool(context, stem)
         )
+    if command is None and context.image.userland in _SERVER_CORE:
+        command = find_unsupported_program(stem)
     if command is None:
         raise FileNotFoundError(name)
-    return command if of_busybox else _with_switches(stem, command)
+    return command if of_busybox else _with_switches(stem, _with_subcommands(stem, command))
+
+
+def _with_subcommands(name: str, command: Command) -> Command:
+    """Refuses the subcommands that are not simulated."""
+
+    async def run(process: Process) -> int:
+        refused = unsupported_subcommand(name, process.argv[1:])
+        if refused:
+            process.complain(unsupported_message(refused))
+            return NOT_SUPPORTED
+        result = command(process)
+        return result if isinstance(result, int) else int(await result)
+
+    return run
 
 
 def _with_switches(name: str, command: Command) -> Command:

@@ -25,6 +25,7 @@ from transom.userland.powershell.tree import (
     StreamRedirect,
     ValueLiteral,
 )
+from transom.userland.powershell.unsupported_cmdlets import is_unsupported_cmdlet
 from transom.userland.powershell.values import (
     Hashtable,
     PowerShellError,
@@ -78,6 +79,13 @@ async def run_command(
     if cmdlet is not None:
         await cmdlet.call(evaluator, name, arguments, given)
         return
+    if is_unsupported_cmdlet(name, node=evaluator.cmdlets.find("Get-VMSwitch") is not None):
+        raise PowerShellError(
+            f"The cmdlet '{name}' is not supported on simulated machines.",
+            f"NotImplemented: ({name}:String) [], PSNotImplementedException",
+            "NotImplemented",
+            where=name,
+        )
     await _native(evaluator, name, arguments, given, dotted=operator == ".")
 
 

@@ -7,8 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from transom.machines.windows.accounts import AccountDatabase, AccountError, LocalGroup, LocalUser
+from transom.machines.windows.accounts import (
+    AccountDatabase,
+    AccountError,
+    AccountPolicy,
+    LocalGroup,
+    LocalUser,
+)
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.members import cast_value
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
     DateTime,
@@ -28,7 +35,11 @@ def _database(call: CmdletCall) -> AccountDatabase:
     return found
 
 
-def _user_object(user: LocalUser) -> PsObject:
+def _date(moment: float) -> DateTime | None:
+    return DateTime(moment) if moment else None
+
+
+def _user_object(user: LocalUser, policy: AccountPolicy) -> PsObject:
     sid = PsObject("System.Security.Principal.SecurityIdentifier", {"Value": user.sid}, user.sid)
     return PsObject(
         _SPACE + "LocalUser",
@@ -38,12 +49,13 @@ def _user_object(user: LocalUser) -> PsObject:
             "Description": user.description,
             "FullName": user.full_name,
             "SID": sid,
-            "PasswordLastSet": DateTime(user.created) if user.password else None,
-            "PasswordExpires": None,
-            "LastLogon": None,
-            "AccountExpires": None,
+            "PasswordLastSet": _date(user.password_changed) if user.password else None,
+            "PasswordExpires": _date(user.password_end(policy.maximum_days)),
+            "PasswordChangeableDate": _date(user.password_changed + policy.minimum_days * 86400.0),
+            "LastLogon": _date(user.last_logon),
+            "AccountExpires": _date(user.expires),
             "PasswordRequired": True,
-            "UserMayChangePassword": True,
+            "UserMayChangePassword": user.may_change_password,
             "PrincipalSource": "Local",
             "ObjectClass": "User",
         },
@@ -105,7 +117,7 @@ def _get_users(call: CmdletCall) -> None:
         if not names or any(
             matches_wildcard(user.name, name) or user.sid == name for name in names
         ):
-            call.emit(_user_object(user))
+            call.emit(_user_object(user, _database(call).policy))
     for name in names:
         if "*" not in name and not any(
             name.lower() in (u.name.lower(), u.sid.lower()) for u in _database(call).users()
@@ -157,7 +169,9 @@ def _new_user(call: CmdletCall) -> None:
     user.enabled = not call.has("Disabled")
     user.full_name, user.description = call.text("FullName"), call.text("Description")
     user.password_expires = not call.has("PasswordNeverExpires")
-    call.emit(_user_object(user))
+    user.may_change_password = not call.has("UserMayNotChangePassword")
+    user.expires = _expiry(call)
+    call.emit(_user_object(user, _database(call).policy))
 
 
 def _each_user(change: Callable[[CmdletCall, LocalUser], None]) -> Callable[[CmdletCall], None]:
@@ -182,6 +196,14 @@ def _each_user(change: Callable[[CmdletCall, LocalUser], None]) -> Callable[[Cmd
     return run
 
 
+def _expiry(call: CmdletCall) -> float:
+    """-AccountExpires; 0: never."""
+    if not call.has("AccountExpires"):
+        return 0.0
+    moment: DateTime = cast_value("datetime", call.get("AccountExpires"))
+    return moment.moment
+
+
 def _set_user(call: CmdletCall, user: LocalUser) -> None:
     user.full_name, user.description = (
         call.text("FullName", user.full_name),
@@ -189,6 +211,10 @@ def _set_user(call: CmdletCall, user: LocalUser) -> None:
     )
     if call.has("PasswordNeverExpires"):
         user.password_expires = not to_bool(call.get("PasswordNeverExpires"))
+    if call.has("UserMayChangePassword"):
+        user.may_change_password = to_bool(call.get("UserMayChangePassword"))
+    if call.has("AccountExpires") or call.has("AccountNeverExpires"):
+        user.expires = _expiry(call)
     if call.has("Password"):
         user.set_password(secure_text(call.get("Password")), call.process.context.clock.time())
 
@@ -310,7 +336,8 @@ CMDLETS = (
         _each_user(_set_user),
         "Name",
         "AccountNeverExpires",
-        "Password FullName Description SID InputObject PasswordNeverExpires UserMayChangePassword",
+        "Password FullName Description SID InputObject PasswordNeverExpires UserMayChangePassword "
+        "AccountExpires",
     ),
     cmdlet_row("Enable-LocalUser", _each_user(_enable), "Name", "", "SID InputObject"),
     cmdlet_row("Disable-LocalUser", _each_user(_enable), "Name", "", "SID InputObject"),

@@ -51,11 +51,13 @@ def _get_log(call: CmdletCall) -> None:
                 PsObject(
                     "System.Diagnostics.EventLog",
                     {
-                        "Max(K)": 20480,
-                        "Retain": 0,
+                        "MaximumKilobytes": 20480,
+                        "MinimumRetentionDays": 0,
                         "OverflowAction": "OverwriteAsNeeded",
-                        "Entries": len(_entries(call, name)),
+                        "Entries": [entry.message for entry in _entries(call, name)],
                         "Log": name,
+                        "LogDisplayName": name,
+                        "MachineName": ".",
                     },
                 )
             )

@@ -96,13 +96,10 @@ def _change_optional(install: bool) -> Callable[[CmdletCall], None]:
 
 def _feature_row(registry: WindowsRegistry, feature: Feature) -> PsObject:
     state = _INSTALL_STATES[feature_state(registry, feature)]
-    mark = "X" if state == "Installed" else " "
     return PsObject(
         "Microsoft.Windows.ServerManager.Commands.Feature",
         {
-            "Display Name": f"[{mark}] {feature.display_name}",
             "Name": feature.role,
-            "Install State": state,
             "DisplayName": feature.display_name,
             "InstallState": state,
             "Installed": state == "Installed",
@@ -149,9 +146,6 @@ def _report_change(call: CmdletCall, changed: list[str], restart: bool) -> None:
     code = "SuccessRestartRequired" if restart else "Success" if changed else "NoChangeNeeded"
     values = {
         "Success": True,
-        "Restart Needed": "Yes" if restart else "No",
-        "Exit Code": code,
-        "Feature Result": changed,
         "RestartNeeded": "Yes" if restart else "No",
         "ExitCode": code,
         "FeatureResult": changed,

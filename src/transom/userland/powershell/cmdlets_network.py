@@ -259,7 +259,6 @@ def _get_ip_interface(call: CmdletCall) -> None:
                             "ifIndex": index,
                             "InterfaceAlias": name,
                             "AddressFamily": version,
-                            "NlMtu(Bytes)": mtu,
                             "InterfaceMetric": metric,
                             "Dhcp": "Disabled",
                             "ConnectionState": "Connected",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from functools import cmp_to_key
 from typing import Any, Final
 
@@ -154,6 +155,16 @@ async def _select(call: CmdletCall) -> None:
             call.emit(value)
 
 
+def _descending(wanted: Any, usual: bool) -> bool:
+    """The direction of one sort key: a table may have its own."""
+    if isinstance(wanted, Hashtable):
+        if wanted.find("Descending") is not None:
+            return to_bool(wanted.find("Descending"))
+        if wanted.find("Ascending") is not None:
+            return not to_bool(wanted.find("Ascending"))
+    return usual
+
+
 async def _sort(call: CmdletCall) -> None:
     values = list(bounded(call.objects(), MAX_SORTED))
     wanted = to_items(call.get("Property"))
@@ -168,11 +179,14 @@ async def _sort(call: CmdletCall) -> None:
         ]
         keyed.append((keys or [value], value))
 
-    strict = call.has("CaseSensitive")
+    strict, falling = call.has("CaseSensitive"), call.has("Descending")
+    orders = [_descending(one, falling) for one in wanted] or [falling]
 
     def compare(left: tuple[list[Any], Any], right: tuple[list[Any], Any]) -> int:
         check_slice()
-        for a, b in zip(left[0], right[0], strict=True):
+        for (a, b), down in zip(zip(left[0], right[0], strict=True), orders, strict=True):
+            if down:
+                a, b = b, a
             if strict and isinstance(a, str) and isinstance(b, str) and a.lower() == b.lower():
                 if a != b:  # lower case comes first
                     return -1 if a.swapcase() < b.swapcase() else 1
@@ -183,7 +197,7 @@ async def _sort(call: CmdletCall) -> None:
                 return 1
         return 0
 
-    keyed.sort(key=cmp_to_key(compare), reverse=call.has("Descending"))
+    keyed.sort(key=cmp_to_key(compare))
     last: Any = None
     for keys, value in keyed:
         if call.has("Unique") and last is not None and to_bool(OPERATORS["-eq"](keys[0], last)):
@@ -242,20 +256,29 @@ def _measure(call: CmdletCall) -> None:
 
 
 async def _group(call: CmdletCall) -> None:
-    groups: dict[str, list[Any]] = {}
+    groups: dict[str, tuple[list[Any], list[Any]]] = {}
+    properties = to_items(call.get("Property"))
     for value in call.objects():
-        key = (
-            (await computed(call, value, to_items(call.get("Property"))[0]))[1]
-            if call.has("Property")
-            else value
-        )
-        groups.setdefault(to_text(key), []).append(value)
-    for name, members_ in groups.items():
+        values = [(await computed(call, value, one))[1] for one in properties] or [value]
+        name = ", ".join(to_text(one) for one in values)
+        key = name if call.has("CaseSensitive") else name.lower()
+        groups.setdefault(key, (values, []))[1].append(value)
+    if call.has("AsHashTable"):
+        table = Hashtable()
+        for values, members_ in groups.values():
+            as_text = call.has("AsString") or len(values) > 1
+            key_ = ", ".join(map(to_text, values)) if as_text else values[0]
+            table[key_] = members_
+        call.emit(table)
+        return
+    for values, members_ in groups.values():
         call.emit(
             PsObject(
-                "Microsoft.PowerShell.Commands.GroupInfo",
-                {"Count": len(members_), "Name": name}
-                | ({} if call.has("NoElement") else {"Group": members_}),
+                "Microsoft.PowerShell.Commands.GroupInfo"
+                + ("#NoElement" if call.has("NoElement") else ""),
+                {"Count": len(members_), "Name": ", ".join(map(to_text, values))}
+                | ({} if call.has("NoElement") else {"Group": members_})
+                | {"Values": values},
             )
         )
 
@@ -293,10 +316,41 @@ def _searched(call: CmdletCall) -> list[tuple[str, list[str]]]:
     return found
 
 
+def _context_lines(call: CmdletCall) -> tuple[int, int]:
+    """-Context: the number of lines before and after a match."""
+    given = [int(to_number(one)) for one in to_items(call.get("Context"))]
+    return (given[0], given[-1]) if given else (0, 0)
+
+
+def _match_context(lines: Sequence[str], index: int, before: int, after: int) -> PsObject | None:
+    if not before and not after:
+        return None
+    return PsObject(
+        "Microsoft.PowerShell.Commands.MatchInfoContext",
+        {
+            "PreContext": list(lines[max(0, index - 1 - before) : index - 1]),
+            "PostContext": list(lines[index : index + after]),
+        },
+    )
+
+
+def _match_text(path: str, lines: Sequence[str], index: int, before: int, after: int) -> str:
+    """With -Context, a mark is before each line: `>` for the one that matches."""
+    marks = bool(before or after)
+    first, last = max(1, index - before), min(len(lines), index + after)
+    return "\n".join(
+        ("" if not marks else "> " if number == index else "  ")
+        + ("" if path == "InputStream" else f"{path}:{number}:")
+        + lines[number - 1]
+        for number in range(first, last + 1)
+    )
+
+
 def _select_string(call: CmdletCall) -> None:
     patterns = [to_text(one) for one in to_items(call.get("Pattern"))]
     simple, fold = call.has("SimpleMatch"), not call.has("CaseSensitive")
     compiled = [(one, expression(re.escape(one) if simple else one, fold=fold)) for one in patterns]
+    before, after = _context_lines(call)
     for path, lines in _searched(call):
         for index, line in enumerate(lines, 1):
             hit = next(
@@ -320,10 +374,10 @@ def _select_string(call: CmdletCall) -> None:
                         "Filename": path.rpartition("\\")[2],
                         "Path": path,
                         "Pattern": hit[0] if hit is not None else patterns[0],
-                        "Context": None,
+                        "Context": _match_context(lines, index, before, after),
                         "Matches": every,
                     },
-                    line if path == "InputStream" else f"{path}:{index}:{line}",
+                    _match_text(path, lines, index, before, after),
                 )
             )
             if call.has("List"):
@@ -494,13 +548,19 @@ CMDLETS = (
         "Sum Average Maximum Minimum Line Word Character",
         "InputObject",
     ),
-    cmdlet_row("Group-Object", _group, "Property*", "NoElement", "InputObject"),
+    cmdlet_row(
+        "Group-Object",
+        _group,
+        "Property*",
+        "NoElement AsHashTable AsString CaseSensitive",
+        "InputObject",
+    ),
     cmdlet_row(
         "Select-String",
         _select_string,
         "Pattern Path",
         "SimpleMatch Quiet NotMatch CaseSensitive AllMatches List",
-        "InputObject",
+        "InputObject Context",
     ),
     cmdlet_row("New-Object", _new_object, "TypeName ArgumentList*", "", "Property ComObject"),
     cmdlet_row(

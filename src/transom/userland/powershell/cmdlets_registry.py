@@ -416,8 +416,6 @@ def _drives(call: CmdletCall) -> None:
                 "System.Management.Automation.PSDriveInfo",
                 {
                     "Name": name,
-                    "Used (GB)": None if used is None else f"{used / (1 << 30):.2f}",
-                    "Free (GB)": None if free_ is None else f"{free_ / (1 << 30):.2f}",
                     "Provider": provider,
                     "Root": root,
                     "CurrentLocation": at,

@@ -97,12 +97,8 @@ def _disk_object(disk: AttachedDisk) -> PsObject:
         "MSFT_Disk",
         {
             "Number": disk.number,
-            "Friendly Name": disk.model,
-            "Serial Number": disk.serial or None,
             "HealthStatus": "Healthy",
             "OperationalStatus": "Online",
-            "Total Size": _gib(disk.size),
-            "Partition Style": disk.partition_style,
             "FriendlyName": disk.model,
             "SerialNumber": disk.serial or None,
             "DiskNumber": disk.number,
@@ -114,10 +110,6 @@ def _disk_object(disk: AttachedDisk) -> PsObject:
         },
         f"Disk {disk.number}",
     )
-
-
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.2f} GB".replace(".00 GB", " GB")
 
 
 def _get_disk(call: CmdletCall) -> None:
@@ -174,7 +166,7 @@ def _get_partition(call: CmdletCall) -> None:
                         "PartitionNumber": 1,
                         "DriveLetter": disk.letter or None,
                         "Offset": 1048576,
-                        "Size": _gib(disk.size),
+                        "Size": disk.size,
                         "Type": "IFS",
                         "DiskNumber": disk.number,
                     },

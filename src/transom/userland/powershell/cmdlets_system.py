@@ -125,17 +125,12 @@ def _get_process(call: CmdletCall) -> None:
         unseen.pop(entry.pid, None)
         for one in meant:
             missing.pop(one, None)
-        kib = entry.memory >> 10
         call.emit(
             PsObject(
                 "System.Diagnostics.Process"
                 + ("#IncludeUserName" if call.has("IncludeUserName") else ""),
                 {
                     "Handles": entry.handles,
-                    "NPM(K)": wmi.non_paged_pool(entry),
-                    "PM(K)": kib,
-                    "WS(K)": kib,
-                    "CPU(s)": round(entry.cpu, 2),
                     "Id": entry.pid,
                     "SI": session(entry),
                     "ProcessName": name,
@@ -438,7 +433,8 @@ def _ping_result(call: CmdletCall, host: str, address: str, reached: bool) -> No
 
 
 class PowerShellJob(PsObject):
-    __slots__ = ("output", "task")
+    __slots__ = ("error", "output", "task")
+    error: PowerShellError | None  # that ended it
     task: asyncio.Task[None] | None
     output: list[Any]
 
@@ -468,22 +464,22 @@ def _start_job(call: CmdletCall) -> None:
     async def body() -> None:
         try:
             await process.run(run)
-            job.properties["State"] = "Completed"
+            job.properties["State"] = "Completed" if job.error is None else "Failed"
         finally:
             process.ended()
 
     async def run(process: Any) -> int:
         try:
             await inner.call_block(block, to_items(call.get("ArgumentList")), own_scope=True)
-        except PowerShellError:
-            job.properties["State"] = "Failed"
+        except PowerShellError as error:
+            job.error = error
         except Exit as end:
             return end.code
         return 0
 
     task: asyncio.Task[None] = call.process.program.spawn(body())
     process.task = task
-    job.task, job.output = task, output
+    job.task, job.output, job.error = task, output, None
     call.evaluator.jobs.append(job)
     call.emit(job)
 
@@ -533,8 +529,11 @@ async def _receive_job(call: CmdletCall) -> None:
     for job in _picked(call):
         for value in list(job.output):
             call.emit(value)
+        if job.error is not None:
+            call.evaluator.write_error(job.error)
         if not call.has("Keep"):
             job.output.clear()
+            job.error = None
         if call.has("AutoRemoveJob"):
             call.evaluator.jobs.remove(job)
         if job.task is None or job.task.done():

@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from transom.machines.windows.journal import ScheduledTask
+from transom.machines.windows.registry import WindowsRegistry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.members import cast_value, local_date
 from transom.userland.powershell.operators import matches_wildcard
@@ -16,6 +17,7 @@ from transom.userland.powershell.values import (
     to_items,
     to_text,
 )
+from transom.userland.windows.task_documents import start_boundary, task_document
 from transom.userland.windows.tasks import DAY, next_weekday, parse_days, run_task, task_due
 
 _ACTION: Final = "MSFT_TaskExecAction"
@@ -29,7 +31,29 @@ _TRIGGERS: Final = {
 _TIME: Final = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*([ap]m)?", re.IGNORECASE)
 
 
-def _task_object(task: ScheduledTask) -> PsObject:
+_TRIGGER_KINDS: Final = {
+    "onstart": "MSFT_TaskBootTrigger",
+    "onlogon": "MSFT_TaskLogonTrigger",
+    "daily": "MSFT_TaskDailyTrigger",
+    "weekly": "MSFT_TaskWeeklyTrigger",
+}
+
+
+def _triggers(registry: WindowsRegistry, task: ScheduledTask) -> list[PsObject]:
+    boundary = start_boundary(registry, task)
+    kind = _TRIGGER_KINDS.get(task.schedule, "MSFT_TaskTimeTrigger")
+    if not boundary and kind not in ("MSFT_TaskBootTrigger", "MSFT_TaskLogonTrigger"):
+        return []
+    shown: dict[str, Any] = {"Enabled": True, "StartBoundary": boundary or None}
+    if task.schedule == "weekly":
+        shown["DaysOfWeek"] = sum(1 << day for day in task.days)
+        shown["WeeksInterval"] = max(1, round(task.every / (7 * DAY)))
+    elif task.schedule == "daily":
+        shown["DaysInterval"] = max(1, round(task.every / DAY))
+    return [PsObject(kind, shown, kind)]
+
+
+def _task_object(registry: WindowsRegistry, task: ScheduledTask) -> PsObject:
     program, _, rest = task.command.partition(" ")
     action = PsObject(_ACTION, {"Execute": program, "Arguments": rest or None}, _ACTION)
     principal = PsObject("MSFT_TaskPrincipal2", {"UserId": task.user, "RunLevel": task.run_level})
@@ -40,6 +64,7 @@ def _task_object(task: ScheduledTask) -> PsObject:
             "TaskName": task.name,
             "State": task.state,
             "Actions": [action],
+            "Triggers": _triggers(registry, task),
             "Principal": principal,
             "Description": task.description or None,
             "URI": f"\\{task.name}",
@@ -86,7 +111,7 @@ def _get(call: CmdletCall) -> None:
     listed = call.has("TaskName") or call.input
     tasks = _meant(call) if listed else call.process.context.windows.system.tasks.values()
     for task in tasks:
-        call.emit(_task_object(task))
+        call.emit(_task_object(call.process.context.windows.system.registry, task))
 
 
 def _info(call: CmdletCall) -> None:
@@ -230,12 +255,20 @@ def _register(call: CmdletCall) -> None:
         days=days,
         run_level=call.text("RunLevel", "Limited"),
         description=call.text("Description"),
+        start=start.moment if isinstance(start, DateTime) else None,
     )
     system.tasks[name.lower()] = task
     if task.next_run is not None:
         wait = max(0.0, task.next_run - context.clock.time())
         context.clock.call_later(wait, task_due, call.process, task)
-    call.emit(_task_object(task))
+    call.emit(_task_object(call.process.context.windows.system.registry, task))
+
+
+def _export(call: CmdletCall) -> None:
+    system = call.process.context.windows.system
+    for task in _meant(call):
+        sid = system.accounts.sid_of(task.user) or task.user
+        call.emit(task_document(system.registry, task, sid))
 
 
 def _unregister(call: CmdletCall) -> None:
@@ -252,7 +285,7 @@ def _switch(call: CmdletCall) -> None:
     for task in _meant(call):
         task.enabled = call.cmdlet.name.startswith("Enable")
         task.state = "Ready" if task.enabled else "Disabled"
-        call.emit(_task_object(task))
+        call.emit(_task_object(call.process.context.windows.system.registry, task))
 
 
 CMDLETS = (
@@ -268,6 +301,7 @@ CMDLETS = (
         "Action Trigger User Password Description TaskPath RunLevel Settings Principal",
     ),
     cmdlet_row("Unregister-ScheduledTask", _unregister, "TaskName", "", "TaskPath"),
+    cmdlet_row("Export-ScheduledTask", _export, "TaskName", "", "TaskPath"),
     cmdlet_row("Start-ScheduledTask", _start, "TaskName", "", "TaskPath"),
     cmdlet_row("Enable-ScheduledTask", _switch, "TaskName", "", "TaskPath"),
     cmdlet_row("Disable-ScheduledTask", _switch, "TaskName", "", "TaskPath"),

@@ -29,6 +29,11 @@ from transom.userland.powershell.wmi_objects import (
 )
 from transom.userland.windows import counters, wmi, wmi_query
 from transom.userland.windows.power import request_power
+from transom.userland.windows.unsupported_classes import (
+    NOT_SUPPORTED,
+    is_unsupported_class,
+    is_unsupported_namespace,
+)
 from transom.userland.windows.wmi import Instance, WmiTimestamp
 
 
@@ -51,6 +56,8 @@ def _check_namespace(call: CmdletCall) -> None:
     PowerShellError.
     """
     given = call.text("Namespace", _NAMESPACE).replace("\\", "/").strip("/").lower()
+    if is_unsupported_namespace(given) and given != _NAMESPACE:
+        raise _unsupported(call, f"The namespace '{call.text('Namespace')}'")
     if given != _NAMESPACE:
         raise PowerShellError(
             "Invalid namespace ",
@@ -73,13 +80,21 @@ def _check_namespace(call: CmdletCall) -> None:
         )
 
 
+def _unsupported(call: CmdletCall, what: str) -> PowerShellError:
+    return PowerShellError(
+        f"{what} is not supported on simulated machines.",
+        f"NotImplemented: (:) [{call.cmdlet.name}], PSNotImplementedException",
+        f"HRESULT 0x{NOT_SUPPORTED:08x},Microsoft.Management.Infrastructure.CimCmdlets."
+        f"{call.cmdlet.name.replace('-', '')}Command",
+        where=call.cmdlet.name,
+    )
+
+
 def _instances(call: CmdletCall) -> None:
     _check_namespace(call)
     if call.has("List"):
         pattern = call.text("Class", call.text("ClassName", "*"))
-        for found, _ in sorted(wmi_query.CLASSES.values()):
-            if matches_wildcard(found, pattern):
-                call.emit(PsObject("CimClass", {"Name": found}, found))
+        _emit_classes(call, pattern)
         return
     condition, name = call.text("Filter"), call.text("ClassName", call.text("Class"))
     try:
@@ -101,6 +116,8 @@ def _instances(call: CmdletCall) -> None:
             ),
         )
         return
+    except wmi_query.UnsupportedClassError as error:
+        raise _unsupported(call, f"The class '{error}'") from None
     except wmi_query.QueryError:
         raise PowerShellError(
             "Invalid query ",
@@ -117,10 +134,15 @@ def _instances(call: CmdletCall) -> None:
 
 
 def _classes(call: CmdletCall) -> None:
-    pattern = call.text("ClassName", "*")
-    for name, _ in sorted(wmi_query.CLASSES.values()):
+    _check_namespace(call)
+    _emit_classes(call, call.text("ClassName", "*"))
+
+
+def _emit_classes(call: CmdletCall, pattern: str) -> None:
+    for name in sorted(name for name, _ in wmi_query.CLASSES.values()):
         if matches_wildcard(name, pattern):
-            call.emit(PsObject("CimClass", {"CimClassName": name, "NameSpace": "ROOT/cimv2"}, name))
+            shown = {"CimClassName": name, "NameSpace": "ROOT/cimv2", "Name": name}
+            call.emit(PsObject("CimClass", shown, name))
 
 
 def _computer_info(call: CmdletCall) -> None:
@@ -231,6 +253,8 @@ async def _cim_method(call: CmdletCall) -> None:
     named, positional = _method_arguments(call)
     if first is not None and not targets:
         found = wmi_query.CLASSES.get(to_text(first).lower())
+        if found is None and is_unsupported_class(to_text(first)):
+            raise _unsupported(call, f"The class '{to_text(first)}'")
         if found is None:
             call.fail(
                 "Invalid class ",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from transom.userland.powershell import formatting
 from transom.userland.powershell.calls import run_command
@@ -62,6 +62,23 @@ from transom.userland.powershell.values import (
     unrolled,
 )
 from transom.userland.process import Exit, Process
+
+_ANY_TYPE: Final = ("", "object", "psobject", "management.automation.psobject")
+
+
+def _is_fed(parameter: ScriptParameter, item: Any) -> bool:
+    """Whether an object in the pipeline has a value for the parameter."""
+    has_property = isinstance(item, PsObject) and item.has(parameter.name)
+    return parameter.from_pipeline or (parameter.from_property and has_property)
+
+
+def _fed_value(parameter: ScriptParameter, item: Any) -> Any:
+    """The whole object if its type fits, else the property with the parameter's name."""
+    if parameter.from_pipeline and parameter.type in _ANY_TYPE:
+        return item
+    if parameter.from_property and isinstance(item, PsObject) and item.has(parameter.name):
+        return item.get(parameter.name)
+    return item
 
 
 class PowerShellEvaluator(ExpressionEvaluator):
@@ -427,8 +444,9 @@ class PowerShellEvaluator(ExpressionEvaluator):
                 scope[key] = bound[parameter.name] = parameter_value(parameter, given[key], name)
             elif rest and parameter.type not in SWITCHES:
                 scope[key] = bound[parameter.name] = parameter_value(parameter, rest.pop(0), name)
-            elif parameter.from_pipeline and items is not None:
-                scope[key] = parameter_value(parameter, items[-1] if items else None, name)
+            elif items is not None and _is_fed(parameter, items[-1] if items else None):
+                fed = _fed_value(parameter, items[-1] if items else None)
+                scope[key] = parameter_value(parameter, fed, name)
             elif parameter.mandatory:
                 raise missing_parameter(parameter, name)
             elif parameter.type in SWITCHES and parameter.default is None:
@@ -473,7 +491,13 @@ class PowerShellEvaluator(ExpressionEvaluator):
         name: str,
     ) -> None:
         """`begin` once, `process` for each item, `end` once."""
-        fed = [parameter for parameter in block.parameters if parameter.from_pipeline]
+        bound = scope.get("psboundparameters") or {}
+        fed = [
+            parameter
+            for parameter in block.parameters
+            if parameter.from_pipeline or parameter.from_property
+            if parameter.name not in bound
+        ]
         self.scopes.append(scope)
         try:
             if "begin" in blocks:
@@ -483,7 +507,9 @@ class PowerShellEvaluator(ExpressionEvaluator):
                 scope["_"] = item
                 if items is not None:
                     for parameter in fed:
-                        scope[parameter.name.lower()] = parameter_value(parameter, item, name)
+                        if _is_fed(parameter, item):
+                            value = parameter_value(parameter, _fed_value(parameter, item), name)
+                            scope[parameter.name.lower()] = value
                 try:
                     if "process" in blocks:
                         await self.block(blocks["process"])

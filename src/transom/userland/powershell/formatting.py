@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from transom.userland.powershell.values import DateTime, Hashtable, PsObject, to_text
 from transom.userland.windows.wmi import SHOWN
@@ -190,7 +191,59 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "Version",
         "Source",
     ),
+    "Microsoft.PowerShell.Commands.GroupInfo": ("Count", "Name", "Group"),
+    "Microsoft.PowerShell.Commands.GroupInfo#NoElement": ("Count", "Name"),
     "ContentWritten": (),
+}
+
+
+def _gigabytes(value: Any) -> str | None:
+    return f"{value / (1 << 30):.2f}" if isinstance(value, int) else None
+
+
+def _of(name: str) -> Callable[[PsObject], Any]:
+    return lambda value: value.get(name)
+
+
+def _kilobytes(name: str) -> Callable[[PsObject], Any]:
+    return lambda value: value.get(name) >> 10
+
+
+# Columns that show something else than the property with their name.
+_COMPUTED: Final[dict[str, dict[str, Callable[[PsObject], Any]]]] = {
+    "System.Diagnostics.Process": {
+        "NPM(K)": _kilobytes("NPM"),
+        "PM(K)": _kilobytes("PM"),
+        "WS(K)": _kilobytes("WS"),
+        "CPU(s)": lambda value: round(value.get("CPU"), 2),
+    },
+    "System.Diagnostics.EventLog": {
+        "Max(K)": _of("MaximumKilobytes"),
+        "Retain": _of("MinimumRetentionDays"),
+        "Entries": lambda value: len(value.get("Entries")),
+    },
+    "MSFT_Disk": {
+        "Friendly Name": _of("FriendlyName"),
+        "Serial Number": _of("SerialNumber"),
+        "Total Size": lambda value: shown_bytes(value.get("Size")),
+        "Partition Style": _of("PartitionStyle"),
+    },
+    "Microsoft.Windows.ServerManager.Commands.Feature": {
+        "Display Name": lambda value: (
+            f"[{'X' if value.get('Installed') else ' '}] {value.get('DisplayName')}"
+        ),
+        "Install State": _of("InstallState"),
+    },
+    "Microsoft.Windows.ServerManager.Commands.FeatureOperationResult": {
+        "Restart Needed": _of("RestartNeeded"),
+        "Exit Code": _of("ExitCode"),
+        "Feature Result": _of("FeatureResult"),
+    },
+    "MSFT_NetIPInterface": {"NlMtu(Bytes)": _of("NlMtu")},
+    "System.Management.Automation.PSDriveInfo": {
+        "Used (GB)": lambda value: _gigabytes(value.get("Used")),
+        "Free (GB)": lambda value: _gigabytes(value.get("Free")),
+    },
 }
 
 
@@ -335,7 +388,7 @@ def _members(group: list[PsObject]) -> str:
 
 
 _HEADINGS = {"System.Management.Automation.AliasInfo": {"DisplayName": "Name"}}
-_BYTES = {"MSFT_Volume": ("SizeRemaining", "Size")}
+_BYTES = {"MSFT_Volume": ("SizeRemaining", "Size"), "MSFT_Partition": ("Size",)}
 _UNITS = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 
 
@@ -353,7 +406,7 @@ def as_table(group: list[Any], names: list[str]) -> str:
     rows: list[tuple[str, list[str], bool]] = []
     kind = group[0].kind if isinstance(group[0], PsObject) else ""
     for name in names:
-        values = [property_text(item, name) for item in group]
+        values = [_column_value(item, name) for item in group]
         if name in _BYTES.get(kind, ()):
             shown = [to_text(shown_bytes(value)) for value in values]
             rows.append((name, shown, True))
@@ -373,6 +426,14 @@ def as_list(group: list[Any], names: list[str]) -> str:
         for item in group
     ]
     return "\r\n\r\n" + "\r\n".join(blocks) + "\r\n\r\n\r\n"
+
+
+def _column_value(value: Any, name: str) -> Any:
+    if isinstance(value, PsObject):
+        computed = _COMPUTED.get(value.kind.partition("#")[0], {}).get(name)
+        if computed is not None:
+            return computed(value)
+    return property_text(value, name)
 
 
 def property_text(value: Any, name: str) -> Any:

@@ -75,7 +75,7 @@ def _joined(parts: list[PsNode]) -> PsNode:
 
 def _declared(name: str, default: PsNode | None, attributes: list[str]) -> ScriptParameter:
     """A parameter with its type and its attributes."""
-    kind, mandatory, from_pipeline = "", False, False
+    kind, mandatory, from_pipeline, from_property = "", False, False, False
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None
     for text in attributes:
@@ -89,11 +89,14 @@ def _declared(name: str, default: PsNode | None, attributes: list[str]) -> Scrip
         if attribute == "parameter":
             mandatory = mandatory or _switched_on("Mandatory", inner)
             from_pipeline = from_pipeline or _switched_on("ValueFromPipeline", inner)
+            from_property = from_property or _switched_on("ValueFromPipelineByPropertyName", inner)
         elif attribute == "validateset":
             choices = words
         elif attribute == "validaterange" and len(words) == 2:
             limits = (float(words[0]), float(words[1]))
-    return ScriptParameter(name, default, kind, mandatory, from_pipeline, choices, limits)
+    return ScriptParameter(
+        name, default, kind, mandatory, from_pipeline, from_property, choices, limits
+    )
 
 
 def _switched_on(name: str, text: str) -> bool:

@@ -193,13 +193,20 @@ def match_object(found: Any) -> PsObject:
             {"Success": False, "Value": "", "Groups": []},
             "",
         )
+    names = {number: name for name, number in found.re.groupindex.items()}
     groups = [
         PsObject(
             "System.Text.RegularExpressions.Group",
-            {"Success": one is not None, "Value": one or ""},
+            {
+                "Success": one is not None,
+                "Name": names.get(number, str(number)),
+                "Index": max(found.start(number), 0),
+                "Length": len(one or ""),
+                "Value": one or "",
+            },
             one or "",
         )
-        for one in (found[0], *found.groups())
+        for number, one in enumerate((found[0], *found.groups()))
     ]
     return PsObject(
         "System.Text.RegularExpressions.Match",

@@ -71,6 +71,7 @@ class ScriptParameter:
     type: str = ""
     mandatory: bool = False
     from_pipeline: bool = False
+    from_property: bool = False  # of an object in the pipeline
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None
 

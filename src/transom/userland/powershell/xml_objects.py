@@ -29,6 +29,7 @@ _TYPES: Final = {
 _STEP: Final = re.compile(r"(//?)?([^/\[\]]+)((?:\[[^\]]*\])*)")
 _PREDICATE: Final = re.compile(r"\[([^\]]*)\]")
 _COMPARISON: Final = re.compile(r"""(@?[\w.:-]+|text\(\)|\.)\s*(?:=\s*(?:'([^']*)'|"([^"]*)"))?""")
+_ENCODING: Final = re.compile(r"^(\s*<\?xml[^>]*?)\s+encoding=[\"'][\w.-]+[\"']")
 _DECLARED: Final = re.compile(r"<!(ENTITY|DOCTYPE)", re.IGNORECASE)
 
 
@@ -95,7 +96,7 @@ def parse_xml(value: Any) -> XmlObject:
     try:
         if _DECLARED.search(source):
             raise ValueError("DTD is prohibited in this XML document.")
-        return XmlObject(minidom.parseString(source.encode()))
+        return XmlObject(minidom.parseString(_ENCODING.sub(r"\1", source, count=1).encode()))
     except (ExpatError, ValueError) as problem:
         raise PowerShellError(
             f'Cannot convert value "{source[:120]}" to type "System.Xml.XmlDocument". Error: "{problem}"',

@@ -104,6 +104,8 @@ def _change_user(
             user.set_password(password, process.context.clock.time())
     if "/active" in switches:
         user.enabled = switches["/active"].lower() in ("yes", "y")
+    if "/passwordchg" in switches:
+        user.may_change_password = switches["/passwordchg"].lower() in ("yes", "y")
     user.full_name = switches.get("/fullname", user.full_name).strip('"')
     user.description = switches.get("/comment", user.description).strip('"')
     expires = switches.get("/expires", "")
@@ -156,7 +158,7 @@ def _show_user(process: Process, database: AccountDatabase, user: LocalUser) -> 
         ),
         ("Password changeable", _local_moment(process, changed + policy.minimum_days * _DAY)),
         ("Password required", "Yes"),
-        ("User may change password", "Yes"),
+        ("User may change password", "Yes" if user.may_change_password else "No"),
         ("", ""),
         ("Workstations allowed", "All"),
         ("Logon script", ""),

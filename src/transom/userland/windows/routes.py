@@ -24,6 +24,11 @@ from transom.userland.process import Command, Process
 from transom.userland.windows import firewall
 from transom.userland.windows.adapter_state import set_adapter_mtu, set_adapter_state
 from transom.userland.windows.port_proxy import is_port_proxy_context, run_portproxy
+from transom.userland.windows.unsupported_programs import (
+    NOT_SUPPORTED,
+    is_unsupported_netsh,
+    unsupported_message,
+)
 
 _LINE: Final = "=" * 75
 _PROBES: Final = 3
@@ -305,6 +310,9 @@ def netsh(process: Process) -> int:
         if any(text.startswith(name) for name in names):
             used = max(len(name.split()) for name in names if text.startswith(name))
             return command(process, process.argv[1 + used :])
+    if is_unsupported_netsh(words):
+        process.complain(unsupported_message(f"netsh {text}"))
+        return NOT_SUPPORTED
     process.print_line(f"The following command was not found: {' '.join(process.argv[1:])}.")
     return 1
 

@@ -10,6 +10,8 @@ from transom.kit.argv import parse_command_line
 from transom.machines.windows.journal import ScheduledTask
 from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.process import Command, Process
+from transom.userland.windows.task_documents import task_document
+from transom.userland.windows.unsupported_programs import unsupported_message
 
 _MISSING: Final = "ERROR: The system cannot find the file specified."
 DAY: Final = 86400.0
@@ -29,9 +31,13 @@ def next_weekday(start: float, days: Sequence[int], offset: float = 0.0) -> floa
     """The first of the moments `start`, a day later and so on that is on one of the days.
     `offset` is that of the time zone, in seconds.
     """
-    while days and int((start + offset) // DAY + _EPOCH_DAY) % 7 not in days:
+    while days and _weekday(start, offset) not in days:
         start += DAY
     return start
+
+
+def _weekday(moment: float, offset: float) -> int:
+    return int((moment + offset) // DAY + _EPOCH_DAY) % 7
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
@@ -46,14 +52,45 @@ def _options(words: Sequence[str]) -> dict[str, str]:
     return out
 
 
+# The options of each verb that are performed, and those that Windows has besides.
+_PERFORMED: Final = {
+    "/create": ("/tn", "/tr", "/sc", "/st", "/mo", "/d", "/ru", "/rp", "/rl", "/f"),
+    "/query": ("/tn", "/fo", "/nh", "/v", "/xml"),
+    "/delete": ("/tn", "/f"),
+    "/run": ("/tn", "/i"),
+    "/end": ("/tn",),
+    "/change": ("/tn", "/tr", "/enable", "/disable"),
+}
+_NOT_PERFORMED: Final = frozenset(
+    (
+        *("/s", "/u", "/p", "/ru", "/rp", "/rl", "/st", "/sd", "/ed", "/et", "/du", "/ri", "/k"),
+        *("/i", "/it", "/np", "/z", "/m", "/xml", "/v1", "/delay", "/ec", "/hresult"),
+    )
+)
+
+
+def _refused_option(process: Process, verb: str, options: dict[str, str]) -> bool:
+    """Complains about the first option that is not performed."""
+    known = _PERFORMED[verb]
+    for name in options:
+        if name == verb or name in known:
+            continue
+        if name in _NOT_PERFORMED:
+            process.complain(unsupported_message(f"schtasks {verb} {name}"))
+        else:
+            process.complain(
+                f"ERROR: Invalid argument/option - '{name}'.\r\n"
+                f'Type "SCHTASKS {verb.upper()} /?" for usage.'
+            )
+        return True
+    return False
+
+
 def schtasks(process: Process) -> int:
     options = _options(process.argv[1:])
-    verbs = [
-        verb
-        for verb in ("/create", "/delete", "/query", "/run", "/change", "/end")
-        if verb in options
-    ]
-    verb = verbs[0] if verbs else "/query"
+    verb = next((verb for verb in _PERFORMED if verb in options), "/query")
+    if _refused_option(process, verb, options):
+        return 1
     tasks, name = process.context.windows.system.tasks, options.get("/tn", "").strip("\\")
     if verb == "/create":
         return _create(process, options, name)
@@ -111,6 +148,13 @@ def _create(process: Process, options: dict[str, str], name: str) -> int:
             "ERROR: Cannot create a file when that file already exists."
         )
         return 1
+    level = options.get("/rl", "LIMITED").capitalize()
+    if level not in ("Limited", "Highest"):
+        process.complain(
+            f"ERROR: Invalid syntax. '{options['/rl']}' value is not allowed for '/rl' option.\r\n"
+            'Type "SCHTASKS /CREATE /?" for usage.'
+        )
+        return 1
     now = context.clock.time()
     hours, _, minutes = options.get("/st", "00:00").partition(":")
     schedule, count = options["/sc"].lower(), options.get("/mo", "1")
@@ -139,7 +183,9 @@ def _create(process: Process, options: dict[str, str], name: str) -> int:
         user,
         next_run=start if every or schedule == "once" else None,
         every=every,
-        days=days,
+        days=days or ([_weekday(start, offset)] if schedule == "weekly" else []),
+        run_level=level,
+        start=start if every or schedule == "once" else None,
     )
     context.windows.system.tasks[name.lower()] = task
     process.print_line(f'SUCCESS: The scheduled task "{name}" has successfully been created.')
@@ -206,6 +252,9 @@ def _query(process: Process, options: dict[str, str], name: str) -> int:
             "INFO: There are no scheduled tasks presently available at your access level."
         )
         return 0
+    if "/xml" in options:
+        _print_documents(process, tasks, one="one" if name else options["/xml"].lower())
+        return 0
     shape = options.get("/fo", "table").lower()
     if shape not in ("table", "list", "csv"):
         process.complain(
@@ -231,8 +280,31 @@ def _query(process: Process, options: dict[str, str], name: str) -> int:
     return 0
 
 
+def _print_documents(process: Process, tasks: list[ScheduledTask], *, one: str) -> None:
+    """`/xml ONE` shows one document for all tasks."""
+    system = process.context.windows.system
+    documents = [
+        task_document(system.registry, task, system.accounts.sid_of(task.user) or task.user)
+        for task in tasks
+    ]
+    if not one or len(tasks) == 1:
+        process.print_line("\r\n\r\n".join(documents))
+    else:
+        process.print_line("<Tasks>")
+        for text in documents:
+            process.print_line(text.partition("\r\n")[2])
+        process.print_line("</Tasks>")
+
+
 def _next_run(process: Process, task: ScheduledTask) -> str:
     return _moment(process, task.next_run if task.enabled else None)
+
+
+def _start(process: Process, task: ScheduledTask, shape: str) -> str:
+    if task.start is None:
+        return "N/A"
+    local = task.start + offset_seconds(process.context.windows.system.registry, task.start)
+    return time.strftime(shape, time.gmtime(local))
 
 
 def _details(process: Process, task: ScheduledTask) -> list[tuple[str, str]]:
@@ -245,8 +317,13 @@ def _details(process: Process, task: ScheduledTask) -> list[tuple[str, str]]:
         ("Last Run Time", _moment(process, task.last_run)),
         ("Last Result", str(task.last_result)),
         ("Task To Run", task.command),
+        ("Comment", task.description or "N/A"),
+        ("Scheduled Task State", "Enabled" if task.enabled else "Disabled"),
         ("Run As User", task.user),
         ("Schedule Type", task.schedule.capitalize()),
+        ("Start Time", _start(process, task, "%-I:%M:%S %p")),
+        ("Start Date", _start(process, task, "%-m/%-d/%Y")),
+        ("Days", ", ".join(_DAYS[day].upper() for day in task.days) or "N/A"),
     ]
 
 

@@ -13,7 +13,13 @@ import ntpath
 import time
 from typing import Any, Final
 
-from transom.machines.windows.host import CURRENT_VERSION, MEMORY_MANAGEMENT, PROCESSOR
+from transom.machines.trees import INSTALLED
+from transom.machines.windows.host import (
+    CURRENT_VERSION,
+    MEMORY_MANAGEMENT,
+    PROCESSOR,
+    product_id,
+)
 from transom.machines.windows.time_zones import current_zone, offset_seconds
 from transom.userland.api import ProcessEntry, ProgramContext
 from transom.userland.files import FileView
@@ -53,6 +59,11 @@ def _version(context: ProgramContext, name: str) -> str:
     return str(context.windows.system.registry.get(CURRENT_VERSION, name) or "")
 
 
+def _installed_at(context: ProgramContext) -> float:
+    found = context.windows.system.registry.get(CURRENT_VERSION, "InstallDate")
+    return float(found if isinstance(found, int) else INSTALLED)
+
+
 def _minutes_east(context: ProgramContext) -> int:
     return offset_seconds(context.windows.system.registry, context.clock.time()) // 60
 
@@ -65,7 +76,7 @@ def wmi_operating_system(context: ProgramContext) -> list[Instance]:
             "Organization": _version(context, "RegisteredOrganization"),
             "BuildNumber": build,
             "RegisteredUser": _version(context, "RegisteredOwner"),
-            "SerialNumber": "00430-00000-00000-AA" + f"{int(build or 0) % 1000:03d}",
+            "SerialNumber": _version(context, "ProductId") or product_id(int(build or 0)),
             "Version": f"10.0.{build}",
             "Caption": f"Microsoft {_version(context, 'ProductName')}",
             "BootDevice": r"\Device\HarddiskVolume1",
@@ -76,7 +87,7 @@ def wmi_operating_system(context: ProgramContext) -> list[Instance]:
             "FreePhysicalMemory": found.free_memory >> 10,
             "FreeSpaceInPagingFiles": (found.page_file - found.page_file_used) >> 10,
             "FreeVirtualMemory": max(0, found.commit_limit - found.committed) >> 10,
-            "InstallDate": WmiTimestamp(1608595200.0),
+            "InstallDate": WmiTimestamp(_installed_at(context)),
             "LastBootUpTime": WmiTimestamp(found.boot_time),
             "LocalDateTime": WmiTimestamp(context.clock.time()),
             "Locale": "0409",
@@ -310,7 +321,7 @@ def wmi_page_file(context: ProgramContext) -> list[Instance]:
             "PeakUsage": used,
             "Caption": r"C:\pagefile.sys",
             "Description": r"C:\pagefile.sys",
-            "InstallDate": WmiTimestamp(1608595200.0),
+            "InstallDate": WmiTimestamp(_installed_at(context)),
             "TempPageFile": False,
         }
     ]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from transom.userland.api import ProgramContext
 from transom.userland.regex import compile_pattern
 from transom.userland.windows import wmi, wmi_devices
+from transom.userland.windows.unsupported_classes import is_unsupported_class
 from transom.userland.windows.wmi import Instance
 
 CLASSES: Final[Mapping[str, tuple[str, Callable[[ProgramContext], list[Instance]]]]] = {
@@ -69,6 +70,10 @@ class NoClassError(QueryError):
     """The class does not exist."""
 
 
+class UnsupportedClassError(QueryError):
+    """Windows has the class, the simulation has not."""
+
+
 def instances(
     context: ProgramContext, name: str, condition: str = ""
 ) -> tuple[str, list[Instance]]:
@@ -77,7 +82,7 @@ def instances(
     """
     found = CLASSES.get(name.lower())
     if found is None:
-        raise NoClassError(name)
+        raise UnsupportedClassError(name) if is_unsupported_class(name) else NoClassError(name)
     rows = found[1](context)
     if found[0] in _FILE_CLASSES:
         wanted = _NAMED.search(condition)

@@ -9,6 +9,8 @@ from typing import Any, Final
 from transom.userland.network_view import NetworkInterface
 from transom.userland.process import Command, Process
 from transom.userland.windows import wmi_query
+from transom.userland.windows.unsupported_classes import ALIASES
+from transom.userland.windows.unsupported_programs import NOT_SUPPORTED, unsupported_message
 from transom.userland.windows.wmi import Instance, WmiTimestamp
 from transom.userland.windows.wmi_methods import NoMethodError, call_wmi_method
 
@@ -104,7 +106,13 @@ async def wmic(process: Process) -> int:
         if not name:
             raise wmi_query.NoClassError(alias)
         name, rows = wmi_query.instances(process.context, name, condition)
+    except wmi_query.UnsupportedClassError as error:
+        process.complain(unsupported_message(f"wmic {error}"))
+        return NOT_SUPPORTED
     except wmi_query.NoClassError:
+        if alias in ALIASES:
+            process.complain(unsupported_message(f"wmic {alias}"))
+            return NOT_SUPPORTED
         process.complain(
             f"{words[0]} - Alias not found.\r\n"
             if not alias.startswith(("win32_", "cim_"))

@@ -162,7 +162,6 @@ def _details(record: Record) -> Markup:
     page = wording.documentation_page(record)
     source = [tag("a", "Kubernetes documentation", href=page, rel="noreferrer", target="_blank")]
     rows.append(("Source", [source, f", {record.section}" if record.section else ""]))
-    rows.append(("Statements", ", ".join(record.checklist)))
     rows.append(("In the terminal", tag("code", f"transom explain {record.id}")))
     example = (
         examples.example_object(record) if isinstance(record, record_types.WindowsLimit) else None

@@ -71,7 +71,7 @@ SUPPORT: Final = (
         enable='service.spec.sessionAffinity: "ClientIP"',
         section=_S,
         topics=("sessionAffinity",),
-        note="One text of the document says 1.19.",
+        note="One version of the documentation says 1.19.",
     ),
     WindowsSupport(
         "SUP-SVC-009",

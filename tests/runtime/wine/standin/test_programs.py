@@ -12,6 +12,8 @@ import pytest
 from tests.runtime.wine.standin.half import run
 
 import transom
+from transom.runtime.wine.standin.main import stand_in_command
+from transom.runtime.wine.template import STAND_INS
 
 SYSTEM = "drive_c/windows/system32"
 PATH = {"Path": r"C:\Windows\System32;C:\Tools"}
@@ -169,13 +171,22 @@ def test_other_programs_by_their_names(prefix: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("path", STAND_INS)
+def test_every_installed_stand_in_is_known(path: str) -> None:
+    command = stand_in_command(path.replace("/", "\\"))
+    assert command.__module__ != stand_in_command.__module__
+
+
 def test_nothing_but_the_standard_library_is_imported() -> None:
     """In a container there are no site-packages."""
     modules = (
         "transom.runtime.wine.standin.main",
         "transom.userland.powershell.main",
+        "transom.userland.windows.accounts",
         "transom.userland.windows.system",
+        "transom.userland.windows.task_tools",
         "transom.userland.windows.text",
+        "transom.userland.windows.wmic",
     )
     code = (
         f"import sys; sys.path.insert(0, {str(Path(transom.__file__).parents[1])!r}); import "

@@ -22,6 +22,7 @@ from transom.runtime.sim.login.runtime_client import (
     print_log,
 )
 from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.userland.windows.unsupported_programs import unsupported_message
 
 _DOCKER_DOWN: Final = (
     "error during connect: Get http://%2F%2F.%2Fpipe%2Fdocker_engine/v1.40/{}: open //./pipe/docker_engine: The system cannot "
@@ -283,14 +284,24 @@ def _docker_logs(client: RuntimeClient, words: Sequence[str]) -> int:
 
 
 def _docker_images(client: RuntimeClient, words: Sequence[str]) -> int:
-    rows = [("REPOSITORY", "TAG", "IMAGE ID", "SIZE")]
+    _, options = parse_flags(words, ("-f", "--filter", "--format"))
+    rows: list[dict[str, str]] = []
     for image in client.core.images.views():
+        number = image.id if "--no-trunc" in options else image.id.partition(":")[2][:_SHORT]
         for name in image.tags or ("<none>:<none>",):
             repository, _, tag = name.rpartition(":")
-            rows.append(
-                (repository, tag, image.id.partition(":")[2][:_SHORT], f"{image.size / 1e9:.3g}GB")
-            )
-    print_columns(client, rows)
+            size = f"{image.size / 1e9:.3g}GB"
+            rows.append({"Repository": repository, "Tag": tag, "ID": number, "Size": size})
+    if "-q" in options or "--quiet" in options:
+        for number in dict.fromkeys(row["ID"] for row in rows):
+            client.print_line(number)
+        return 0
+    shape = (options.get("--format") or [""])[-1]
+    for row in rows if shape else ():
+        client.print_line(_filled(shape.removeprefix("table ").replace("\\t", "\t"), row))
+    if not shape:
+        head = ("REPOSITORY", "TAG", "IMAGE ID", "SIZE")
+        print_columns(client, [head, *(tuple(row.values()) for row in rows)])
     return 0
 
 
@@ -437,6 +448,48 @@ _DOCKER: Final[dict[str, Callable[[RuntimeClient, Sequence[str]], Any]]] = {
     "volume": docker_state.docker_volume,
     "system": docker_state.docker_system,
 }
+_NOT_SUPPORTED: Final = (
+    "attach",
+    "build",
+    "builder",
+    "commit",
+    "config",
+    "context",
+    "cp",
+    "create",
+    "diff",
+    "engine",
+    "events",
+    "export",
+    "history",
+    "import",
+    "load",
+    "login",
+    "logout",
+    "manifest",
+    "node",
+    "pause",
+    "plugin",
+    "port",
+    "pull",
+    "push",
+    "rename",
+    "restart",
+    "run",
+    "save",
+    "search",
+    "secret",
+    "service",
+    "stack",
+    "start",
+    "swarm",
+    "tag",
+    "trust",
+    "unpause",
+    "update",
+    "wait",
+)
+"""Commands of docker that are not simulated."""
 
 
 async def docker(client: RuntimeClient) -> int:
@@ -447,6 +500,9 @@ async def docker(client: RuntimeClient) -> int:
             words[0].lower(), words[0]
         )
     command = _DOCKER.get(words[0].lower()) if words else None
+    if words and words[0].lower() in _NOT_SUPPORTED:
+        client.process.complain(unsupported_message(f"docker {words[0].lower()}"))
+        return 1
     if command is None:
         client.process.complain(
             f"docker: '{words[0] if words else ''}' is not a docker command.\nSee 'docker --help'"

@@ -36,13 +36,13 @@ enum { UNSUPPORTED = 1, USAGE = 2, MALFORMED = 3, NO_HOST = 6, NO_CONNECTION = 7
 static BOOL silent, show_errors, fail_fast, follow, include, head_only, verbose, as_query;
 static const char *method, *output, *agent = NAME, *format, *headers[MOST_HEADERS], *urls[MOST_URLS];
 static int header_count, url_count, family = AF_UNSPEC;
-static ULONGLONG patience, connect_patience = 300000, began, deadline;
+static ULONGLONG max_time_ms, connect_timeout_ms = 300000, began, deadline;
 static char *data;
 static DWORD data_length;
 static HANDLE body_to = INVALID_HANDLE_VALUE;
 
-static char url[URL_BYTES], host[URL_BYTES], path[URL_BYTES], port[8], request[URL_BYTES * 2], head[HEAD_BYTES], piece[CHUNK];
-static int piece_at, piece_end, status;
+static char url[URL_BYTES], host[URL_BYTES], path[URL_BYTES], port[8], request[URL_BYTES * 2], head[HEAD_BYTES], received_bytes[CHUNK];
+static int received_at, received_end, status;
 static LONGLONG received;
 static SOCKET server = INVALID_SOCKET;
 
@@ -52,8 +52,8 @@ static void print(DWORD where, const char *text, int length)
     WriteFile(GetStdHandle(where), text, length < 0 ? (DWORD)lstrlenA(text) : (DWORD)length, &written, NULL);
 }
 
-/* What -w asks for. */
-static void tell(void)
+/* Prints the text of -w. */
+static void print_write_out(void)
 {
     static char value[URL_BYTES];
     for (const char *c = format; c && *c; c++) {
@@ -80,12 +80,12 @@ static void tell(void)
     }
 }
 
-static void __attribute__((noreturn)) give_up(int code, const char *why, ...)
+static void __attribute__((noreturn)) fail(int code, const char *why, ...)
 {
     static char text[URL_BYTES];
     va_list values;
 
-    tell();
+    print_write_out();
     va_start(values, why);
     int length = _snprintf(text, sizeof text - 1, "curl: (%d) ", code);
     _vsnprintf(text + length, sizeof text - 1 - length, why, values);
@@ -97,7 +97,7 @@ static void __attribute__((noreturn)) give_up(int code, const char *why, ...)
     ExitProcess(code);
 }
 
-static void __attribute__((noreturn)) refuse(const char *option, const char *why)
+static void __attribute__((noreturn)) refuse_option(const char *option, const char *why)
 {
     print(STD_ERROR_HANDLE, "curl: option ", -1);
     print(STD_ERROR_HANDLE, option, -1);
@@ -106,9 +106,9 @@ static void __attribute__((noreturn)) refuse(const char *option, const char *why
     ExitProcess(USAGE);
 }
 
-static void __attribute__((noreturn)) too_late(void)
+static void __attribute__((noreturn)) fail_timeout(void)
 {
-    give_up(TIMED_OUT, "Operation timed out after %I64u milliseconds with %I64d bytes received", GetTickCount64() - began, received);
+    fail(TIMED_OUT, "Operation timed out after %I64u milliseconds with %I64d bytes received", GetTickCount64() - began, received);
 }
 
 /* Whether the socket is ready before the deadline; 0 for no deadline. */
@@ -123,16 +123,16 @@ static BOOL ready(SOCKET socket, BOOL to_write, ULONGLONG until)
 
 /* ---- one connection ---- */
 
-static void dial(void)
+static void connect_server(void)
 {
     struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *found = NULL;
-    ULONGLONG until = began + connect_patience;
+    ULONGLONG until = began + connect_timeout_ms;
     int problem = 0;
 
     if (deadline && deadline < until)
         until = deadline;
     if (getaddrinfo(host, port, &hints, &found))
-        give_up(NO_HOST, "Could not resolve host: %s", host);
+        fail(NO_HOST, "Could not resolve host: %s", host);
     for (struct addrinfo *each = found; each && server == INVALID_SOCKET; each = each->ai_next) {
         u_long yes = 1;
         int length = sizeof problem;
@@ -141,7 +141,7 @@ static void dial(void)
         problem = 0;
         if (connect(made, each->ai_addr, (int)each->ai_addrlen) && (problem = WSAGetLastError()) == WSAEWOULDBLOCK) {
             if (!ready(made, TRUE, until))
-                give_up(TIMED_OUT, "Connection timed out after %I64u milliseconds", GetTickCount64() - began);
+                fail(TIMED_OUT, "Connection timed out after %I64u milliseconds", GetTickCount64() - began);
             getsockopt(made, SOL_SOCKET, SO_ERROR, (char *)&problem, &length);
         }
         if (problem)
@@ -151,7 +151,7 @@ static void dial(void)
     }
     freeaddrinfo(found);
     if (server == INVALID_SOCKET)
-        give_up(NO_CONNECTION, "Failed to connect to %s port %s: %s", host, port,
+        fail(NO_CONNECTION, "Failed to connect to %s port %s: %s", host, port,
                 problem == WSAECONNREFUSED ? "Connection refused" : problem == WSAETIMEDOUT ? "Timed out" : "No route to host");
     if (verbose) {
         static char text[URL_BYTES + 64];
@@ -170,58 +170,58 @@ static void send_all(const char *text, int length)
         } else if (WSAGetLastError() != WSAEWOULDBLOCK) {
             return; /* the response of the server can still be read */
         } else if (!ready(server, TRUE, deadline)) {
-            too_late();
+            fail_timeout();
         }
     }
 }
 
 /* Reads more from the server; FALSE at the end. */
-static BOOL more(void)
+static BOOL receive_more(void)
 {
     for (;;) {
-        int got = recv(server, piece, sizeof piece, 0);
-        piece_at = 0;
-        piece_end = got > 0 ? got : 0;
+        int got = recv(server, received_bytes, sizeof received_bytes, 0);
+        received_at = 0;
+        received_end = got > 0 ? got : 0;
         if (got >= 0)
             return got > 0;
         if (WSAGetLastError() != WSAEWOULDBLOCK)
-            give_up(BROKEN, "Recv failure: Connection was reset");
+            fail(BROKEN, "Recv failure: Connection was reset");
         if (!ready(server, FALSE, deadline))
-            too_late();
+            fail_timeout();
     }
 }
 
-static int next(void)
+static int next_byte(void)
 {
-    return piece_at < piece_end || more() ? (unsigned char)piece[piece_at++] : -1;
+    return received_at < received_end || receive_more() ? (unsigned char)received_bytes[received_at++] : -1;
 }
 
-static void keep(const char *bytes, DWORD length)
+static void write_body(const char *bytes, DWORD length)
 {
     DWORD written;
     if (length && !WriteFile(body_to, bytes, length, &written, NULL))
-        give_up(NOT_WRITTEN, "Failed writing body");
+        fail(NOT_WRITTEN, "Failed writing body");
     received += length;
 }
 
-static void keep_many(LONGLONG left)
+static void copy_body(LONGLONG left)
 {
-    while (left && (piece_at < piece_end || more())) {
-        DWORD part = piece_end - piece_at < left ? (DWORD)(piece_end - piece_at) : (DWORD)left;
-        keep(piece + piece_at, part);
-        piece_at += part;
+    while (left && (received_at < received_end || receive_more())) {
+        DWORD part = received_end - received_at < left ? (DWORD)(received_end - received_at) : (DWORD)left;
+        write_body(received_bytes + received_at, part);
+        received_at += part;
         left -= part;
     }
     if (left)
-        give_up(18, "transfer closed with %I64d bytes remaining to read", left);
+        fail(18, "transfer closed with %I64d bytes remaining to read", left);
 }
 
-static void keep_chunks(void)
+static void copy_chunked_body(void)
 {
     for (;;) {
         LONGLONG size = 0;
         int c, any = 0;
-        while ((c = next()) >= 0 && c != '\n') {
+        while ((c = next_byte()) >= 0 && c != '\n') {
             int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
             if (any >= 0 && digit >= 0 && size < 1LL << 56) {
                 size = size * 16 + digit;
@@ -231,11 +231,11 @@ static void keep_chunks(void)
             }
         }
         if (c < 0)
-            give_up(BROKEN, "Malformed encoding found in chunked-encoding");
+            fail(BROKEN, "Malformed encoding found in chunked-encoding");
         if (!size)
             return;
-        keep_many(size);
-        while ((c = next()) >= 0 && c != '\n')
+        copy_body(size);
+        while ((c = next_byte()) >= 0 && c != '\n')
             ;
     }
 }
@@ -254,20 +254,20 @@ static void show(const char *mark, const char *lines)
     }
 }
 
-static void split(void)
+static void split_url(void)
 {
     const char *rest = strstr(url, "://");
     if (rest && _strnicmp(url, "http://", 7)) {
         static char scheme[32];
         lstrcpynA(scheme, url, rest - url < 31 ? (int)(rest - url) + 1 : 32);
-        give_up(UNSUPPORTED, "Protocol \"%s\" not supported or disabled in libcurl", scheme);
+        fail(UNSUPPORTED, "Protocol \"%s\" not supported or disabled in libcurl", scheme);
     }
     rest = rest ? rest + 3 : url;
     int length = 0;
     while (rest[length] && rest[length] != '/' && rest[length] != '?' && rest[length] != '#')
         length++;
     if (!length)
-        give_up(MALFORMED, "<url> malformed");
+        fail(MALFORMED, "<url> malformed");
     lstrcpynA(host, rest, length + 1);
     rest += length;
     _snprintf(path, sizeof path - 1, "%s%s", *rest == '/' ? "" : "/", rest);
@@ -293,7 +293,7 @@ static void split(void)
     }
 }
 
-static void ask(const char *verb, BOOL with_data)
+static void send_request(const char *verb, BOOL with_data)
 {
     BOOL own_host = FALSE, own_agent = FALSE, own_accept = FALSE, own_type = FALSE;
     for (int i = 0; i < header_count; i++) {
@@ -330,28 +330,28 @@ static void ask(const char *verb, BOOL with_data)
 }
 
 /* The status line and headers of the response, up to the empty line. */
-static void hear(void)
+static void read_head(void)
 {
     int length, c;
     do {
         length = 0;
-        while (length < HEAD_BYTES - 1 && (c = next()) >= 0) {
+        while (length < HEAD_BYTES - 1 && (c = next_byte()) >= 0) {
             head[length++] = (char)c;
             if (length >= 2 && c == '\n' && (head[length - 2] == '\n' || (length >= 4 && !strncmp(head + length - 4, "\r\n\r\n", 4))))
                 break;
         }
         head[length] = 0;
         if (!length)
-            give_up(NOTHING, "Empty reply from server");
+            fail(NOTHING, "Empty reply from server");
         if (strncmp(head, "HTTP/1.", 7) || length < 12)
-            give_up(8, "Weird server reply");
+            fail(8, "Weird server reply");
         status = atoi(head + 9);
         show("< ", head);
     } while (status >= 100 && status < 200);
 }
 
 /* The value of a header, or NULL; valid until the next call. */
-static const char *said(const char *name)
+static const char *header_value(const char *name)
 {
     static char value[URL_BYTES];
     int length = lstrlenA(name);
@@ -370,7 +370,7 @@ static const char *said(const char *name)
     return NULL;
 }
 
-static void move(const char *to)
+static void follow_redirect(const char *to)
 {
     static char whole[URL_BYTES];
     if (strstr(to, "://")) {
@@ -390,29 +390,29 @@ static void move(const char *to)
     lstrcpynA(url, whole, sizeof url);
 }
 
-static void fetch(void)
+static void transfer(void)
 {
     BOOL with_data = data && !as_query;
     const char *verb = method ? method : head_only ? "HEAD" : with_data ? "POST" : "GET";
 
-    for (int moves = 0;; moves++) {
-        split();
+    for (int redirects = 0;; redirects++) {
+        split_url();
         if (as_query && data) {
             int at = lstrlenA(path);
             _snprintf(path + at, sizeof path - 1 - at, "%c%s", strchr(path, '?') ? '&' : '?', data);
         }
-        piece_at = piece_end = 0;
-        dial();
-        ask(verb, with_data);
-        hear();
-        const char *to = status / 100 == 3 ? said("Location") : NULL;
+        received_at = received_end = 0;
+        connect_server();
+        send_request(verb, with_data);
+        read_head();
+        const char *to = status / 100 == 3 ? header_value("Location") : NULL;
         if (!follow || !to)
             break;
-        if (moves == MOST_REDIRECTS)
-            give_up(TOO_MANY, "Maximum (%d) redirects followed", MOST_REDIRECTS);
+        if (redirects == MOST_REDIRECTS)
+            fail(TOO_MANY, "Maximum (%d) redirects followed", MOST_REDIRECTS);
         if (include || head_only)
-            keep(head, lstrlenA(head));
-        move(to);
+            write_body(head, lstrlenA(head));
+        follow_redirect(to);
         if (status != 307 && status != 308 && with_data) {
             with_data = FALSE;
             verb = method ? method : "GET";
@@ -426,23 +426,23 @@ static void fetch(void)
         for (char *c = line; *c; c++)
             if (*c == '\r' || *c == '\n')
                 *c = 0;
-        give_up(REFUSED, "The requested URL returned error: %s", line);
+        fail(REFUSED, "The requested URL returned error: %s", line);
     }
     if (include || head_only) {
-        keep(head, lstrlenA(head));
+        write_body(head, lstrlenA(head));
         received = 0;
     }
     if (!head_only && strcmp(verb, "HEAD") && status != 204 && status != 304) {
-        const char *coding = said("Transfer-Encoding");
-        const char *length = coding ? NULL : said("Content-Length");
+        const char *coding = header_value("Transfer-Encoding");
+        const char *length = coding ? NULL : header_value("Content-Length");
         if (coding && !_stricmp(coding, "chunked"))
-            keep_chunks();
+            copy_chunked_body();
         else if (length)
-            keep_many(_strtoi64(length, NULL, 10));
+            copy_body(_strtoi64(length, NULL, 10));
         else
-            while (piece_at < piece_end || more()) {
-                keep(piece + piece_at, piece_end - piece_at);
-                piece_at = piece_end;
+            while (received_at < received_end || receive_more()) {
+                write_body(received_bytes + received_at, received_end - received_at);
+                received_at = received_end;
             }
     }
     closesocket(server);
@@ -451,7 +451,7 @@ static void fetch(void)
 
 /* ---- the command line ---- */
 
-static void add_data(const char *text, BOOL as_it_is, BOOL from_file)
+static void add_data(const char *text, BOOL binary, BOOL from_file)
 {
     DWORD length = lstrlenA(text), got = 0;
     char *read = NULL;
@@ -459,7 +459,7 @@ static void add_data(const char *text, BOOL as_it_is, BOOL from_file)
         HANDLE file = strcmp(text, "@-") ? CreateFileA(text + 1, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL)
                                          : GetStdHandle(STD_INPUT_HANDLE);
         if (file == INVALID_HANDLE_VALUE)
-            give_up(NOT_READ, "Failed to open %s", text + 1);
+            fail(NOT_READ, "Failed to open %s", text + 1);
         length = 0;
         for (DWORD size = CHUNK;; size *= 2) {
             read = read ? HeapReAlloc(GetProcessHeap(), 0, read, size) : HeapAlloc(GetProcessHeap(), 0, size);
@@ -468,11 +468,11 @@ static void add_data(const char *text, BOOL as_it_is, BOOL from_file)
             if (length < size)
                 break;
         }
-        DWORD kept = 0;
+        DWORD size = 0;
         for (DWORD i = 0; i < length; i++)
-            if (as_it_is || (read[i] != '\r' && read[i] != '\n'))
-                read[kept++] = read[i];
-        length = kept;
+            if (binary || (read[i] != '\r' && read[i] != '\n'))
+                read[size++] = read[i];
+        length = size;
         text = read;
     }
     char *joined = HeapAlloc(GetProcessHeap(), 0, data_length + length + 2);
@@ -488,7 +488,7 @@ static void add_data(const char *text, BOOL as_it_is, BOOL from_file)
     data = joined;
 }
 
-static const struct { const char *name; char letter; } SPELT_OUT[] = {
+static const struct { const char *name; char letter; } LONG_OPTIONS[] = {
     {"silent", 's'}, {"show-error", 'S'}, {"fail", 'f'}, {"location", 'L'}, {"include", 'i'}, {"head", 'I'}, {"verbose", 'v'},
     {"globoff", 'g'}, {"get", 'G'}, {"insecure", 'k'}, {"disable", 'q'}, {"no-buffer", 'N'}, {"ipv4", '4'}, {"ipv6", '6'},
     {"output", 'o'}, {"request", 'X'}, {"data", 'd'}, {"data-ascii", 'd'}, {"data-binary", 'b'}, {"data-raw", 'r'},
@@ -496,7 +496,7 @@ static const struct { const char *name; char letter; } SPELT_OUT[] = {
     {"http1.1", 'N'}, {"version", 'V'},
 };
 
-static void set(char letter, const char *value, const char *shown)
+static void set_option(char letter, const char *value, const char *shown)
 {
     switch (letter) {
     case 's': silent = TRUE; break;
@@ -521,45 +521,45 @@ static void set(char letter, const char *value, const char *shown)
             headers[header_count++] = value;
         break;
     case 'A': agent = value; break;
-    case 'm': patience = (ULONGLONG)(atof(value) * 1000); break;
-    case 'c': connect_patience = (ULONGLONG)(atof(value) * 1000); break;
+    case 'm': max_time_ms = (ULONGLONG)(atof(value) * 1000); break;
+    case 'c': connect_timeout_ms = (ULONGLONG)(atof(value) * 1000); break;
     case 'w': format = value; break;
     case 'u':
         if (url_count < MOST_URLS)
             urls[url_count++] = value;
         break;
-    default: refuse(shown, ": is unknown");
+    default: refuse_option(shown, ": is unknown");
     }
 }
 
-static void read_words(int count, char **words)
+static void read_arguments(int count, char **words)
 {
     static const char *const with_value = "oXdbrHAmwcu", *const long_only = "brcu";
     for (int i = 1; i < count; i++) {
         char *word = words[i];
         if (word[0] == '-' && word[1] == '-') {
             char letter = 0;
-            for (unsigned each = 0; each < sizeof SPELT_OUT / sizeof *SPELT_OUT; each++)
-                if (!strcmp(SPELT_OUT[each].name, word + 2))
-                    letter = SPELT_OUT[each].letter;
+            for (unsigned each = 0; each < sizeof LONG_OPTIONS / sizeof *LONG_OPTIONS; each++)
+                if (!strcmp(LONG_OPTIONS[each].name, word + 2))
+                    letter = LONG_OPTIONS[each].letter;
             BOOL wants = letter && strchr(with_value, letter);
             if (wants && i + 1 == count)
-                refuse(word, ": requires parameter");
-            set(letter, wants ? words[++i] : NULL, word);
+                refuse_option(word, ": requires parameter");
+            set_option(letter, wants ? words[++i] : NULL, word);
         } else if (word[0] == '-' && word[1]) {
             for (char *c = word + 1; *c; c++) {
                 if (strchr(long_only, *c))
-                    refuse(word, ": is unknown");
+                    refuse_option(word, ": is unknown");
                 if (strchr(with_value, *c)) {
                     if (!c[1] && i + 1 == count)
-                        refuse(word, ": requires parameter");
-                    set(*c, c[1] ? c + 1 : words[++i], word);
+                        refuse_option(word, ": requires parameter");
+                    set_option(*c, c[1] ? c + 1 : words[++i], word);
                     break;
                 }
-                set(*c, NULL, word);
+                set_option(*c, NULL, word);
             }
         } else {
-            set('u', word, word);
+            set_option('u', word, word);
         }
     }
 }
@@ -571,7 +571,7 @@ void start(void)
     WSADATA about;
 
     __getmainargs(&count, &words, &variables, 0, &mode);
-    read_words(count, words);
+    read_arguments(count, words);
     WSAStartup(MAKEWORD(2, 2), &about);
     if (!url_count) {
         print(STD_ERROR_HANDLE, "curl: try 'curl --help' or 'curl --manual' for more information\r\n", -1);
@@ -580,14 +580,14 @@ void start(void)
     body_to = !output || !strcmp(output, "-") ? GetStdHandle(STD_OUTPUT_HANDLE)
               : CreateFileA(strcmp(output, "/dev/null") ? output : "NUL", GENERIC_WRITE, FILE_SHARE_READ, NULL, CREATE_ALWAYS, 0, NULL);
     if (body_to == INVALID_HANDLE_VALUE)
-        give_up(NOT_WRITTEN, "Failed writing body");
+        fail(NOT_WRITTEN, "Failed writing body");
     for (int i = 0; i < url_count; i++) {
         lstrcpynA(url, urls[i], sizeof url);
         began = GetTickCount64();
-        deadline = patience ? began + patience : 0;
+        deadline = max_time_ms ? began + max_time_ms : 0;
         received = status = 0;
-        fetch();
-        tell();
+        transfer();
+        print_write_out();
     }
     ExitProcess(0);
 }

@@ -18,7 +18,7 @@ int __getmainargs(int *, char ***, char ***, int, int *);
 
 static BOOL all;
 
-static void say(const char *label, const char *value)
+static void print_line(const char *label, const char *value)
 {
     static char text[TEXT_BYTES];
     DWORD written;
@@ -51,7 +51,7 @@ static void show_addresses(const IP_ADAPTER_UNICAST_ADDRESS *first)
     for (const IP_ADAPTER_UNICAST_ADDRESS *each = first; each; each = each->Next) {
         const BYTE *six = ((const struct sockaddr_in6 *)each->Address.lpSockaddr)->sin6_addr.s6_addr;
         if (each->Address.lpSockaddr->sa_family == AF_INET6)
-            say(six[0] == 0xFE && (six[1] & 0xC0) == 0x80 ? "   Link-local IPv6 Address . . . . . : "
+            print_line(six[0] == 0xFE && (six[1] & 0xC0) == 0x80 ? "   Link-local IPv6 Address . . . . . : "
                                                           : "   IPv6 Address. . . . . . . . . . . : ",
                 shown(&each->Address, mark));
     }
@@ -59,9 +59,9 @@ static void show_addresses(const IP_ADAPTER_UNICAST_ADDRESS *first)
         if (each->Address.lpSockaddr->sa_family == AF_INET) {
             char mask[ADDRESS_CHARACTERS];
             DWORD bits = each->OnLinkPrefixLength ? ~0U << (32 - each->OnLinkPrefixLength) : 0;
-            say("   IPv4 Address. . . . . . . . . . . : ", shown(&each->Address, mark));
+            print_line("   IPv4 Address. . . . . . . . . . . : ", shown(&each->Address, mark));
             _snprintf(mask, sizeof mask - 1, "%lu.%lu.%lu.%lu", bits >> 24, bits >> 16 & 255, bits >> 8 & 255, bits & 255);
-            say("   Subnet Mask . . . . . . . . . . . : ", mask);
+            print_line("   Subnet Mask . . . . . . . . . . . : ", mask);
         }
 }
 
@@ -74,17 +74,17 @@ static void show_adapter(const IP_ADAPTER_ADDRESSES *adapter)
     WideCharToMultiByte(CP_UTF8, 0, adapter->FriendlyName, -1, name, sizeof name, NULL, NULL);
     WideCharToMultiByte(CP_UTF8, 0, adapter->DnsSuffix, -1, suffix, sizeof suffix, NULL, NULL);
     _snprintf(text, sizeof text - 1, "\r\nEthernet adapter vEthernet (%s):\r\n", name);
-    say(text, "");
-    say("   Connection-specific DNS Suffix  . : ", suffix);
+    print_line(text, "");
+    print_line("   Connection-specific DNS Suffix  . : ", suffix);
     if (all) {
         int at = 0;
         text[0] = 0;
         for (DWORD i = 0; i < adapter->PhysicalAddressLength; i++)
             at += _snprintf(text + at, sizeof text - 1 - at, i ? "-%02X" : "%02X", adapter->PhysicalAddress[i]);
-        say("   Description . . . . . . . . . . . : ", "Hyper-V Virtual Ethernet Container Adapter");
-        say("   Physical Address. . . . . . . . . : ", text);
-        say("   DHCP Enabled. . . . . . . . . . . : ", adapter->Flags & IP_ADAPTER_DHCP_ENABLED ? "Yes" : "No");
-        say("   Autoconfiguration Enabled . . . . : ", "Yes");
+        print_line("   Description . . . . . . . . . . . : ", "Hyper-V Virtual Ethernet Container Adapter");
+        print_line("   Physical Address. . . . . . . . . : ", text);
+        print_line("   DHCP Enabled. . . . . . . . . . . : ", adapter->Flags & IP_ADAPTER_DHCP_ENABLED ? "Yes" : "No");
+        print_line("   Autoconfiguration Enabled . . . . : ", "Yes");
     }
     show_addresses(adapter->FirstUnicastAddress);
     text[0] = 0;
@@ -93,22 +93,22 @@ static void show_adapter(const IP_ADAPTER_ADDRESSES *adapter)
         if (any && !lstrcmpA(gateway, text))
             continue; /* Wine lists the same one twice */
         lstrcpyA(text, gateway);
-        say(any ? "                                       " : label, gateway);
+        print_line(any ? "                                       " : label, gateway);
         any = TRUE;
     }
     if (!any)
-        say(label, "");
+        print_line(label, "");
     if (!all)
         return;
     label = "   DNS Servers . . . . . . . . . . . : ";
     for (const IP_ADAPTER_DNS_SERVER_ADDRESS *each = adapter->FirstDnsServerAddress; each; each = each->Next) {
-        say(label, shown(&each->Address, ""));
+        print_line(label, shown(&each->Address, ""));
         label = "                                       ";
     }
-    say("   NetBIOS over Tcpip. . . . . . . . : ", "Disabled");
+    print_line("   NetBIOS over Tcpip. . . . . . . . : ", "Disabled");
     if (suffix[0]) {
-        say("   Connection-specific DNS Suffix Search List :", "");
-        say("                                       ", suffix);
+        print_line("   Connection-specific DNS Suffix Search List :", "");
+        print_line("                                       ", suffix);
     }
 }
 
@@ -122,11 +122,11 @@ void start(void)
 
     __getmainargs(&count, &words, &variables, 0, &mode);
     WSAStartup(MAKEWORD(2, 2), &about);
-    say("\r\nWindows IP Configuration\r\n", "");
+    print_line("\r\nWindows IP Configuration\r\n", "");
     for (int i = 1; i < count; i++) {
         all |= !lstrcmpiA(words[i] + 1, "all");
         if (!lstrcmpiA(words[i] + 1, "flushdns")) {
-            say("Successfully flushed the DNS Resolver Cache.", "");
+            print_line("Successfully flushed the DNS Resolver Cache.", "");
             ExitProcess(0);
         }
     }
@@ -138,13 +138,13 @@ void start(void)
         WideCharToMultiByte(CP_UTF8, 0, each->DnsSuffix, -1, suffix, sizeof suffix, NULL, NULL);
     if (all) {
         gethostname(name, sizeof name);
-        say("   Host Name . . . . . . . . . . . . : ", name);
-        say("   Primary Dns Suffix  . . . . . . . : ", "");
-        say("   Node Type . . . . . . . . . . . . : ", "Hybrid");
-        say("   IP Routing Enabled. . . . . . . . : ", "No");
-        say("   WINS Proxy Enabled. . . . . . . . : ", "No");
+        print_line("   Host Name . . . . . . . . . . . . : ", name);
+        print_line("   Primary Dns Suffix  . . . . . . . : ", "");
+        print_line("   Node Type . . . . . . . . . . . . : ", "Hybrid");
+        print_line("   IP Routing Enabled. . . . . . . . : ", "No");
+        print_line("   WINS Proxy Enabled. . . . . . . . : ", "No");
         if (suffix[0])
-            say("   DNS Suffix Search List. . . . . . : ", suffix);
+            print_line("   DNS Suffix Search List. . . . . . : ", suffix);
     }
     for (each = found; each; each = each->Next)
         if (each->IfType != IF_TYPE_SOFTWARE_LOOPBACK)

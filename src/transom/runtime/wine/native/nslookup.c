@@ -33,7 +33,7 @@ static int server_length;
 static char found_name[NAME_BYTES], addresses[MOST_LINES][64], aliases[MOST_LINES][NAME_BYTES];
 static int address_count, alias_count;
 
-static void say(DWORD where, const char *format, const char *one, const char *two)
+static void print(DWORD where, const char *format, const char *one, const char *two)
 {
     static char text[NAME_BYTES * 3];
     DWORD written;
@@ -43,7 +43,7 @@ static void say(DWORD where, const char *format, const char *one, const char *tw
     WriteFile(GetStdHandle(where), text, lstrlenA(text), &written, NULL);
 }
 
-static DWORD number(int at, int bytes)
+static DWORD read_number(int at, int bytes)
 {
     DWORD value = 0;
     while (bytes--)
@@ -99,7 +99,7 @@ static int write_question(const char *name, int type, WORD id)
 }
 
 /* The response code of the answer, which is in `message`. */
-static int ask(const char *name, int type)
+static int query(const char *name, int type)
 {
     static WORD id;
     SOCKET socket_ = socket(server.ss_family, SOCK_DGRAM, 0);
@@ -115,7 +115,7 @@ static int ask(const char *name, int type)
             break;
         send(socket_, (const char *)message, size, 0);
         while ((length = recv(socket_, (char *)message, sizeof message, 0)) > 0)
-            if (length >= 12 && number(0, 2) == id && message[2] & 0x80) {
+            if (length >= 12 && read_number(0, 2) == id && message[2] & 0x80) {
                 closesocket(socket_);
                 return message[3] & 15;
             }
@@ -125,18 +125,18 @@ static int ask(const char *name, int type)
 }
 
 /* The records of a type in the answer. */
-static void take(int type)
+static void collect_records(int type)
 {
     char name[NAME_BYTES];
-    int at = 12, answers = (int)number(6, 2);
+    int at = 12, answers = (int)read_number(6, 2);
 
-    for (DWORD i = number(4, 2); i && at > 0; i--)
+    for (DWORD i = read_number(4, 2); i && at > 0; i--)
         at = read_name(at, name) + 4;
     for (; answers && at > 0; answers--) {
         at = read_name(at, name);
         if (at < 0 || at + 10 > length)
             return;
-        int kind = (int)number(at, 2), size = (int)number(at + 8, 2);
+        int kind = (int)read_number(at, 2), size = (int)read_number(at + 8, 2);
         at += 10;
         if (kind == CNAME && alias_count < MOST_LINES) {
             lstrcpyA(aliases[alias_count++], name);
@@ -155,20 +155,20 @@ static int look_up(const char *name, BOOL four, BOOL six)
 {
     int code = 0;
     address_count = alias_count = 0;
-    if (four && !(code = ask(name, A)))
-        take(A);
+    if (four && !(code = query(name, A)))
+        collect_records(A);
     if (six && code != NO_ANSWER && code != NO_NAME) {
         int before = alias_count;
-        code = ask(name, AAAA);
+        code = query(name, AAAA);
         if (!code)
-            take(AAAA);
+            collect_records(AAAA);
         if (four)
             alias_count = before; /* they are the same */
     }
     return address_count ? 0 : code;
 }
 
-static void reverse(const char *address, char *name)
+static void reverse_name(const char *address, char *name)
 {
     BYTE parts[4];
     inet_pton(AF_INET, address, parts);
@@ -178,10 +178,10 @@ static void reverse(const char *address, char *name)
 static void show_lines(const char *one, const char *many, int count, char *first, int size)
 {
     for (int i = 0; i < count; i++)
-        say(STD_OUTPUT_HANDLE, i ? "%s%s\r\n" : "%s  %s\r\n", i ? "\t  " : count > 1 ? many : one, first + i * size);
+        print(STD_OUTPUT_HANDLE, i ? "%s%s\r\n" : "%s  %s\r\n", i ? "\t  " : count > 1 ? many : one, first + i * size);
 }
 
-static void use(const SOCKET_ADDRESS *address)
+static void set_server(const SOCKET_ADDRESS *address)
 {
     memcpy(&server, address->lpSockaddr, address->iSockaddrLength);
     server_length = address->iSockaddrLength;
@@ -214,42 +214,42 @@ void start(void)
         if (!suffix[0])
             WideCharToMultiByte(CP_UTF8, 0, each->DnsSuffix, -1, suffix, sizeof suffix, NULL, NULL);
         if (!server_length && each->FirstDnsServerAddress)
-            use(&each->FirstDnsServerAddress->Address);
+            set_server(&each->FirstDnsServerAddress->Address);
     }
     if (asked) {
         struct addrinfo *found = NULL;
         if (getaddrinfo(asked, "53", NULL, &found)) {
-            say(STD_ERROR_HANDLE, "*** Can't find address for server %s: Non-existent domain%s\r\n", asked, "");
+            print(STD_ERROR_HANDLE, "*** Can't find address for server %s: Non-existent domain%s\r\n", asked, "");
             ExitProcess(1);
         }
         SOCKET_ADDRESS address = {found->ai_addr, (int)found->ai_addrlen};
-        use(&address);
+        set_server(&address);
     }
     if (!name || !server_length) {
-        say(STD_ERROR_HANDLE, "%s%s\r\n", name ? "*** Default servers are not available" : "*** this one needs a name to look up", "");
+        print(STD_ERROR_HANDLE, "%s%s\r\n", name ? "*** Default servers are not available" : "*** interactive mode is not supported: a name is required", "");
         ExitProcess(1);
     }
     getnameinfo((struct sockaddr *)&server, server_length, shown, sizeof shown, NULL, 0, NI_NUMERICHOST);
     const char *called = "UnKnown";
     static char server_name[NAME_BYTES];
     if (server.ss_family == AF_INET) {
-        reverse(shown, whole);
-        if (!ask(whole, PTR))
-            take(PTR);
+        reverse_name(shown, whole);
+        if (!query(whole, PTR))
+            collect_records(PTR);
         if (found_name[0]) {
             lstrcpyA(server_name, found_name);
             called = server_name;
         }
     }
-    say(STD_OUTPUT_HANDLE, "Server:  %s\r\nAddress:  %s\r\n\r\n", called, shown);
+    print(STD_OUTPUT_HANDLE, "Server:  %s\r\nAddress:  %s\r\n\r\n", called, shown);
 
     BYTE literal[16];
     int code = NO_NAME, end = lstrlenA(name) - 1;
     found_name[0] = 0;
     if (inet_pton(AF_INET, name, literal) == 1) {
-        reverse(name, whole);
-        if (!(code = ask(whole, PTR)))
-            take(PTR);
+        reverse_name(name, whole);
+        if (!(code = query(whole, PTR)))
+            collect_records(PTR);
         if (found_name[0]) {
             lstrcpyA(addresses[0], name);
             address_count = 1;
@@ -267,18 +267,18 @@ void start(void)
         }
     }
     if (address_count) {
-        say(STD_OUTPUT_HANDLE, "Name:    %s\r\n%s", found_name, "");
+        print(STD_OUTPUT_HANDLE, "Name:    %s\r\n%s", found_name, "");
         show_lines("Address:", "Addresses:", address_count, addresses[0], sizeof *addresses);
         show_lines("Aliases:", "Aliases:", alias_count, aliases[0], sizeof *aliases);
-        say(STD_OUTPUT_HANDLE, "\r\n%s%s", "", "");
+        print(STD_OUTPUT_HANDLE, "\r\n%s%s", "", "");
     } else if (code == NO_ANSWER) {
-        say(STD_OUTPUT_HANDLE, "DNS request timed out.\r\n    timeout was 2 seconds.\r\n%s%s", "", "");
-        say(STD_ERROR_HANDLE, "*** Request to %s timed-out%s\r\n", called, "");
+        print(STD_OUTPUT_HANDLE, "DNS request timed out.\r\n    timeout was 2 seconds.\r\n%s%s", "", "");
+        print(STD_ERROR_HANDLE, "*** Request to %s timed-out%s\r\n", called, "");
     } else if (!code) {
-        say(STD_OUTPUT_HANDLE, "Name:    %s\r\n%s\r\n", whole, "");
+        print(STD_OUTPUT_HANDLE, "Name:    %s\r\n%s\r\n", whole, "");
     } else {
-        say(STD_ERROR_HANDLE, "*** %s can't find %s: ", called, name);
-        say(STD_ERROR_HANDLE, "%s%s\r\n", code == NO_NAME ? "Non-existent domain" : code == 2 ? "Server failed" : "Query refused", "");
+        print(STD_ERROR_HANDLE, "*** %s can't find %s: ", called, name);
+        print(STD_ERROR_HANDLE, "%s%s\r\n", code == NO_NAME ? "Non-existent domain" : code == 2 ? "Server failed" : "Query refused", "");
     }
     ExitProcess(0);
 }

@@ -22,7 +22,7 @@ int __getmainargs(int *, char ***, char ***, int, int *);
 static char shown[64];
 static volatile DWORD sent, received, total, shortest = ~0u, longest;
 
-static void say(const char *text)
+static void print(const char *text)
 {
     DWORD written;
     WriteFile(GetStdHandle(STD_OUTPUT_HANDLE), text, lstrlenA(text), &written, NULL);
@@ -34,12 +34,12 @@ static void sums(void)
     DWORD lost = sent - received;
     _snprintf(text, sizeof text, "\r\nPing statistics for %s:\r\n    Packets: Sent = %u, Received = %u, Lost = %u (%u%% loss),\r\n",
               shown, (unsigned)sent, (unsigned)received, (unsigned)lost, (unsigned)(sent ? lost * 100 / sent : 0));
-    say(text);
+    print(text);
     if (received) {
         _snprintf(text, sizeof text,
                   "Approximate round trip times in milli-seconds:\r\n    Minimum = %ums, Maximum = %ums, Average = %ums\r\n",
                   (unsigned)shortest, (unsigned)longest, (unsigned)(total / received));
-        say(text);
+        print(text);
     }
 }
 
@@ -50,7 +50,7 @@ static BOOL WINAPI on_event(DWORD event)
     sums();
     if (event == CTRL_BREAK_EVENT)
         return TRUE;
-    say("Control-C\r\n");
+    print("Control-C\r\n");
     return FALSE;
 }
 
@@ -73,7 +73,7 @@ static void refuse(const char *format, const char *what)
     char text[300];
     text[sizeof text - 1] = 0;
     _snprintf(text, sizeof text - 1, format, what);
-    say(text);
+    print(text);
     ExitProcess(1);
 }
 
@@ -98,11 +98,11 @@ static void one(HANDLE icmp, ULONG address, BYTE *data, WORD size, DWORD patienc
                       answer->Options.Ttl);
         else
             _snprintf(text, sizeof text, "Reply from %s: bytes=%u time<1ms TTL=%u\r\n", from, answer->DataSize, answer->Options.Ttl);
-        say(text);
+        print(text);
         return;
     }
     if (status == IP_REQ_TIMED_OUT) {
-        say("Request timed out.\r\n");
+        print("Request timed out.\r\n");
         return;
     }
     inet_ntop(AF_INET, count ? (void *)&answer->Address : (void *)&address, from, sizeof from);
@@ -111,10 +111,10 @@ static void one(HANDLE icmp, ULONG address, BYTE *data, WORD size, DWORD patienc
                   status == IP_DEST_HOST_UNREACHABLE  ? "Destination host unreachable"
                   : status == IP_DEST_NET_UNREACHABLE ? "Destination net unreachable"
                                                       : "TTL expired in transit");
-        say(text);
+        print(text);
         return;
     }
-    say("PING: transmit failed. General failure.\r\n");
+    print("PING: transmit failed. General failure.\r\n");
 }
 
 void start(void)
@@ -160,7 +160,7 @@ void start(void)
     else
         _snprintf(text, sizeof text - 1, "\r\nPinging %s with %ld bytes of data:\r\n", shown, size);
     text[sizeof text - 1] = 0;
-    say(text);
+    print(text);
 
     HANDLE icmp = IcmpCreateFile();
     BYTE *payload = HeapAlloc(GetProcessHeap(), 0, size + 1), *reply = HeapAlloc(GetProcessHeap(), 0, size + REPLY_EXTRA);

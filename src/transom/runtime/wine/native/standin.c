@@ -118,7 +118,7 @@ static void release(struct frame *f)
         HeapFree(GetProcessHeap(), 0, f->bytes);
 }
 
-static void tell(char letter, DWORD one, const DWORD *two)
+static void send_frame(char letter, DWORD one, const DWORD *two)
 {
     struct frame f = {0};
     begin(&f, letter);
@@ -131,7 +131,7 @@ static void tell(char letter, DWORD one, const DWORD *two)
 
 /* Standard handles */
 
-static void complain(const char *text)
+static void print_error(const char *text)
 {
     DWORD put;
     WriteFile(GetStdHandle(STD_ERROR_HANDLE), text, lstrlenA(text), &put, NULL);
@@ -188,7 +188,7 @@ static BOOL WINAPI on_event(DWORD event)
 {
     if (event > CTRL_BREAK_EVENT)
         return FALSE; /* exits, like every program without a handler */
-    tell('C', event, NULL);
+    send_frame('C', event, NULL);
     return TRUE;
 }
 
@@ -250,7 +250,7 @@ static DWORD WINAPI wait_for(void *argument)
     DWORD code = CANNOT_RUN;
     WaitForSingleObject(c->process, INFINITE);
     GetExitCodeProcess(c->process, &code);
-    tell('X', c->number, &code);
+    send_frame('X', c->number, &code);
     EnterCriticalSection(&children_lock);
     CloseHandle(c->process);
     if (c->input)
@@ -308,11 +308,11 @@ static void start_child(DWORD number, DWORD flags, const WCHAR *command)
     if (flags & ERROR_HERE)
         CloseHandle(start.hStdError);
     if (problem) {
-        tell('F', number, &problem);
+        send_frame('F', number, &problem);
         return;
     }
     CloseHandle(made.hThread);
-    tell('P', number, &made.dwProcessId);
+    send_frame('P', number, &made.dwProcessId);
     if (flags & OUTPUT_HERE)
         CloseHandle(relay_from(number, 1, our_output));
     if (flags & ERROR_HERE)
@@ -437,7 +437,7 @@ static void end_process(DWORD pid, DWORD code)
         problem = GetLastError();
     if (process)
         CloseHandle(process);
-    tell('K', problem, NULL);
+    send_frame('K', problem, NULL);
 }
 
 /* The other half */
@@ -551,7 +551,7 @@ void start(void)
     InitializeCriticalSection(&children_lock);
     wanted = CreateEventW(NULL, FALSE, FALSE, NULL);
     if (!start_other_half()) {
-        complain("This program is not part of Wine, and what stands in for it could not be started.\r\n");
+        print_error("This program is not part of Wine, and what stands in for it could not be started.\r\n");
         ExitProcess(CANNOT_RUN);
     }
     SetConsoleCtrlHandler(on_event, TRUE);
@@ -565,6 +565,6 @@ void start(void)
         memset(frame + 15 + length, 0, 2);
         act(frame[15], frame + 16, length - 1);
     }
-    complain("What stands in for this program has ended without a word.\r\n");
+    print_error("What stands in for this program has ended without a word.\r\n");
     ExitProcess(CANNOT_RUN);
 }

@@ -29,7 +29,7 @@ static int failed;
 static char buffer[CHUNK], long_name[LONGEST];
 static WCHAR wide[LONGEST];
 
-static void complain(const char *about, const char *what)
+static void print_error(const char *about, const char *what)
 {
     static char text[LONGEST + 128];
     DWORD written;
@@ -39,7 +39,7 @@ static void complain(const char *about, const char *what)
     failed = 1;
 }
 
-static BOOL get(void *to, DWORD wanted)
+static BOOL read_archive(void *to, DWORD wanted)
 {
     for (DWORD got; wanted; to = (char *)to + got, wanted -= got)
         if (!ReadFile(archive, to, wanted, &got, NULL) || !got)
@@ -47,7 +47,7 @@ static BOOL get(void *to, DWORD wanted)
     return TRUE;
 }
 
-static void put(const void *from, DWORD length)
+static void write_archive(const void *from, DWORD length)
 {
     for (DWORD done; length; from = (const char *)from + done, length -= done)
         if (!WriteFile(archive, from, length, &done, NULL))
@@ -80,8 +80,8 @@ static ULONGLONG octal(const char *field, int length)
 
 /* ---- unpacking ---- */
 
-/* The part of a name after slashes and dots at its front; NULL if it leads elsewhere. */
-static char *inside(char *name)
+/* The part of a name after leading slashes and dots; NULL if it is outside of the folder. */
+static char *relative_name(char *name)
 {
     while (*name == '/' || *name == '\\' || (*name == '.' && (name[1] == '/' || name[1] == '\\')))
         name++;
@@ -108,23 +108,23 @@ static void make_parents(WCHAR *path)
 }
 
 /* The rest of an entry; `to` may be NULL. */
-static void take(ULONGLONG size, HANDLE to)
+static void extract_content(ULONGLONG size, HANDLE to)
 {
     DWORD pad = padding(size), done;
 
     while (size) {
         DWORD part = size < CHUNK ? (DWORD)size : CHUNK;
-        if (!get(buffer, part)) {
-            complain("-", "the archive ends in the middle");
+        if (!read_archive(buffer, part)) {
+            print_error("-", "the archive is truncated");
             ExitProcess(1);
         }
         if (to && !WriteFile(to, buffer, part, &done, NULL)) {
-            complain("-", "the disk takes no more");
+            print_error("-", "the disk is full");
             to = NULL;
         }
         size -= part;
     }
-    get(buffer, pad);
+    read_archive(buffer, pad);
 }
 
 static void unpack_file(char *name, ULONGLONG size)
@@ -137,10 +137,10 @@ static void unpack_file(char *name, ULONGLONG size)
         file = CreateFileW(path, GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
     }
     if (!path || file == INVALID_HANDLE_VALUE) {
-        complain(name, "cannot be written");
+        print_error(name, "cannot be written");
         file = NULL;
     }
-    take(size, file);
+    extract_content(size, file);
     if (file)
         CloseHandle(file);
 }
@@ -167,12 +167,12 @@ static void unpack(void)
     static struct header h;
     static char joined[LONGEST];
 
-    while (get(&h, BLOCK) && h.name[0]) {
+    while (read_archive(&h, BLOCK) && h.name[0]) {
         ULONGLONG size = octal(h.size, sizeof h.size);
         if ((h.type == 'x' || h.type == 'L') && size < LONGEST) {
             static char extra[LONGEST];
-            get(extra, (DWORD)size);
-            get(buffer, padding(size));
+            read_archive(extra, (DWORD)size);
+            read_archive(buffer, padding(size));
             extra[size] = 0;
             if (h.type == 'x')
                 find_path(extra, (DWORD)size);
@@ -186,24 +186,24 @@ static void unpack(void)
         else
             _snprintf(joined, LONGEST - 1, "%.155s%s%.100s", prefixed ? h.prefix : "", prefixed ? "/" : "", h.name);
         long_name[0] = 0;
-        char *name = inside(joined);
+        char *name = relative_name(joined);
         if (h.type == 'g') {
-            take(size, NULL);
+            extract_content(size, NULL);
         } else if (!name) {
-            complain(joined, "the name leads out of the folder");
-            take(size, NULL);
+            print_error(joined, "the name is outside of the folder");
+            extract_content(size, NULL);
         } else if (h.type == '5') {
             WCHAR *path = to_wide(name);
             if (path && *path) {
                 make_parents(path);
                 CreateDirectoryW(path, NULL);
             }
-            take(size, NULL);
+            extract_content(size, NULL);
         } else if (h.type == '0' || h.type == 0) {
             unpack_file(name, size);
         } else {
-            complain(name, "is neither a file nor a folder, and left out");
-            take(size, NULL);
+            print_error(name, "is neither a file nor a folder: skipped");
+            extract_content(size, NULL);
         }
     }
 }
@@ -226,9 +226,9 @@ static void put_header(const char *name, char type, ULONGLONG size, const FILETI
             }
         if (!cut) { /* the name as a separate entry, as GNU tar writes it */
             put_header("././@LongLink", 'L', (ULONGLONG)length + 1, NULL);
-            put(name, (DWORD)length + 1);
+            write_archive(name, (DWORD)length + 1);
             memset(buffer, 0, BLOCK);
-            put(buffer, padding((ULONGLONG)length + 1));
+            write_archive(buffer, padding((ULONGLONG)length + 1));
         }
     }
     if (cut)
@@ -248,7 +248,7 @@ static void put_header(const char *name, char type, ULONGLONG size, const FILETI
     for (int i = 0; i < BLOCK; i++)
         sum += ((unsigned char *)&h)[i];
     _snprintf(h.sum, 7, "%06o", sum);
-    put(&h, BLOCK);
+    write_archive(&h, BLOCK);
 }
 
 static void pack_file(const char *name, const WCHAR *path, ULONGLONG size, const FILETIME *time)
@@ -257,7 +257,7 @@ static void pack_file(const char *name, const WCHAR *path, ULONGLONG size, const
     DWORD got, pad = padding(size);
 
     if (file == INVALID_HANDLE_VALUE) {
-        complain(name, "cannot be read");
+        print_error(name, "cannot be read");
         return;
     }
     put_header(name, '0', size, time);
@@ -267,11 +267,11 @@ static void pack_file(const char *name, const WCHAR *path, ULONGLONG size, const
             memset(buffer, 0, part);
             got = part;
         }
-        put(buffer, got);
+        write_archive(buffer, got);
         size -= got;
     }
     memset(buffer, 0, BLOCK);
-    put(buffer, pad);
+    write_archive(buffer, pad);
     CloseHandle(file);
 }
 
@@ -291,7 +291,7 @@ static void pack(WCHAR *path)
     while (*name == '/')
         name++;
     if (!GetFileAttributesExW(path, GetFileExInfoStandard, &about)) {
-        complain(utf8, "Couldn't visit directory: No such file or directory");
+        print_error(utf8, "Couldn't visit directory: No such file or directory");
     } else if (!(about.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY)) {
         pack_file(name, path, (ULONGLONG)about.nFileSizeHigh << 32 | about.nFileSizeLow, &about.ftLastWriteTime);
     } else {
@@ -335,7 +335,7 @@ static DWORD run(int count, WCHAR **words)
                 else if (*c == L'f' && i + 1 < count)
                     file = words[++i];
                 else if (*c != L'm' && *c != L'p' && *c != L'v') {
-                    complain("-", "this one knows c, x, f, m, p, v and -C only");
+                    print_error("-", "only c, x, f, m, p, v and -C are supported");
                     return 1;
                 }
             }
@@ -348,11 +348,11 @@ static DWORD run(int count, WCHAR **words)
                        : CreateFileW(file, what == L'c' ? GENERIC_WRITE : GENERIC_READ, FILE_SHARE_READ, NULL,
                                      what == L'c' ? CREATE_ALWAYS : OPEN_EXISTING, 0, NULL);
     if (!what || archive == INVALID_HANDLE_VALUE) {
-        complain("-", what ? "the archive cannot be opened" : "Must specify one of -c, -x");
+        print_error("-", what ? "the archive cannot be opened" : "Must specify one of -c, -x");
         return 1;
     }
     if (folder && !SetCurrentDirectoryW(folder)) {
-        complain("-", "could not chdir to the folder");
+        print_error("-", "could not chdir to the folder");
         return 1;
     }
     if (what == L'x') {
@@ -370,7 +370,7 @@ static DWORD run(int count, WCHAR **words)
         pack(path);
     }
     memset(buffer, 0, 2 * BLOCK);
-    put(buffer, 2 * BLOCK);
+    write_archive(buffer, 2 * BLOCK);
     return failed;
 }
 

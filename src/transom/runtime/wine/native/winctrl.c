@@ -219,7 +219,7 @@ static void report_timeout(const WCHAR *path, DWORD milliseconds)
     CloseHandle(file);
 }
 
-static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds, BOOL first)
+static BOOL send_control_event(DWORD pid, DWORD event, DWORD milliseconds, BOOL first)
 {
     /* kernelbase is at the same address in all processes */
     void *routine = (void *)GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine");
@@ -276,7 +276,7 @@ void start(void)
     while (*text == L' ')
         text++;
     HANDLE services = NULL;
-    BOOL told = FALSE;
+    BOOL sent = FALSE;
     int count = family(pid, members);
 
     if (event == CTRL_SHUTDOWN_EVENT) {
@@ -293,8 +293,8 @@ void start(void)
         services = CreateThread(NULL, 0, shut_services_down, &shutdown, 0, NULL);
     }
     for (int i = count - 1; i >= 0; i--)
-        told = tell(members[i], event, milliseconds, i == count - 1) && i == 0;
+        sent = send_control_event(members[i], event, milliseconds, i == count - 1) && i == 0;
     if (services)
         WaitForSingleObject(services, INFINITE);
-    ExitProcess(told ? 0 : 1);
+    ExitProcess(sent ? 0 : 1);
 }

@@ -131,7 +131,7 @@ static WCHAR *next_field(WCHAR *field)
 }
 
 /* Also of this process: CreateProcess finds the program with our PATH. */
-static void become(WCHAR *variable)
+static void set_variable(WCHAR *variable)
 {
     WCHAR *old = GetEnvironmentStringsW();
     for (WCHAR *o = old; *o; o = next_field(o)) {
@@ -197,7 +197,7 @@ static DWORD run(const WCHAR *path)
         return CANNOT_RUN;
     }
     WCHAR *command = next_field(directory);
-    become(next_field(command));
+    set_variable(next_field(command));
     if (*directory && !SetCurrentDirectoryW(directory)) { /* programs are searched there too */
         report(status, "error", ERROR_DIRECTORY);
         return CANNOT_RUN;

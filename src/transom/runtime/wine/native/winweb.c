@@ -12,7 +12,7 @@
 #define REQUEST_BYTES 8192
 #define ANSWER_BYTES 65536
 #define NAME_BYTES 256
-#define PATIENCE_MS 5000
+#define TIMEOUT_MS 5000
 
 /* The parts of the C library that every Windows version has. */
 int _snprintf(char *, size_t, const char *, ...);
@@ -22,10 +22,10 @@ int strncmp(const char *, const char *, size_t);
 int atoi(const char *);
 LONG WINAPI RtlGetVersion(OSVERSIONINFOW *);
 
-static HANDLE output, over;
+static HANDLE output, stopping;
 static char *other; /* NAME[:PORT]/PATH, or NULL */
 
-static void say(const char *text)
+static void print(const char *text)
 {
     DWORD written;
     WriteFile(output, text, lstrlenA(text), &written, NULL);
@@ -39,14 +39,14 @@ static BOOL send_all(SOCKET to, const char *text, int length)
     return TRUE;
 }
 
-static void be_patient(SOCKET socket)
+static void set_timeouts(SOCKET socket)
 {
-    DWORD limit = PATIENCE_MS;
+    DWORD limit = TIMEOUT_MS;
     setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, (const char *)&limit, sizeof limit);
     setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, (const char *)&limit, sizeof limit);
 }
 
-static SOCKET dial(const char *host, const char *port)
+static SOCKET connect_to(const char *host, const char *port)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
     SOCKET made = INVALID_SOCKET;
@@ -55,7 +55,7 @@ static SOCKET dial(const char *host, const char *port)
         return INVALID_SOCKET;
     for (struct addrinfo *each = found; each && made == INVALID_SOCKET; each = each->ai_next) {
         made = socket(each->ai_family, each->ai_socktype, each->ai_protocol);
-        be_patient(made);
+        set_timeouts(made);
         if (connect(made, each->ai_addr, (int)each->ai_addrlen)) {
             closesocket(made);
             made = INVALID_SOCKET;
@@ -83,9 +83,9 @@ static int fetch(const char *url, char *answer, const char **body)
         *colon = 0;
         port = colon + 1;
     }
-    SOCKET server = dial(host, port);
+    SOCKET server = connect_to(host, port);
     if (server == INVALID_SOCKET) {
-        *body = "nobody takes the connection, or nobody has that name\n";
+        *body = "cannot connect to the server, or cannot resolve its name\n";
         return 0;
     }
     send_all(server, request, lstrlenA(request));
@@ -95,14 +95,14 @@ static int fetch(const char *url, char *answer, const char **body)
     answer[length] = 0;
     const char *end = strstr(answer, "\r\n\r\n");
     if (strncmp(answer, "HTTP/1.", 7) || !end) {
-        *body = "what comes back is not HTTP\n";
+        *body = "the response is not HTTP\n";
         return 0;
     }
     *body = end + 4;
     return atoi(answer + 9);
 }
 
-static void introduce(char *text, int size)
+static void describe_server(char *text, int size)
 {
     char name[NAME_BYTES] = "?";
     OSVERSIONINFOW version = {.dwOSVersionInfoSize = sizeof version};
@@ -117,25 +117,25 @@ static void introduce(char *text, int size)
 static int show_page(char *page, int size, const char *me)
 {
     char *answer = HeapAlloc(GetProcessHeap(), 0, ANSWER_BYTES);
-    const char *said = "";
+    const char *content = "";
 
     if (other && answer)
-        fetch(other, answer, &said);
+        fetch(other, answer, &content);
     int length = _snprintf(page, size - 1, "<!DOCTYPE html><title>Windows</title>\n<h1>Windows</h1>\n<p>%s</p>\n%s%s%s%s%s", me,
-                           other ? "<p>http://" : "", other ? other : "", other ? " says:</p>\n<pre>" : "", said,
+                           other ? "<p>http://" : "", other ? other : "", other ? ":</p>\n<pre>" : "", content,
                            other ? "</pre>\n" : "");
     HeapFree(GetProcessHeap(), 0, answer);
     return length < 0 ? size - 1 : length;
 }
 
-static DWORD WINAPI answer(void *argument)
+static DWORD WINAPI serve_client(void *argument)
 {
     SOCKET client = (SOCKET)argument;
     char *request = HeapAlloc(GetProcessHeap(), 0, REQUEST_BYTES), *page = HeapAlloc(GetProcessHeap(), 0, ANSWER_BYTES);
     char head[NAME_BYTES], me[NAME_BYTES];
     int length = 0, got;
 
-    be_patient(client);
+    set_timeouts(client);
     while (request && page && length < REQUEST_BYTES - 1) {
         if ((got = recv(client, request + length, REQUEST_BYTES - 1 - length, 0)) <= 0)
             break;
@@ -143,7 +143,7 @@ static DWORD WINAPI answer(void *argument)
         request[length] = 0;
         if (!strstr(request, "\r\n\r\n"))
             continue;
-        introduce(me, sizeof me);
+        describe_server(me, sizeof me);
         BOOL plain = !strncmp(request, "GET /hello", 10);
         int size = plain ? lstrlenA(lstrcpyA(page, me)) : show_page(page, ANSWER_BYTES, me);
         _snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %d\r\n"
@@ -152,7 +152,7 @@ static DWORD WINAPI answer(void *argument)
             send_all(client, page, size);
         *strchr(request, '\r') = 0;
         _snprintf(page, ANSWER_BYTES, "%s 200\r\n", request);
-        say(page);
+        print(page);
         break;
     }
     shutdown(client, SD_SEND);
@@ -165,14 +165,14 @@ static DWORD WINAPI answer(void *argument)
 static DWORD WINAPI accept_all(void *listening)
 {
     for (SOCKET client; (client = accept((SOCKET)listening, NULL, NULL)) != INVALID_SOCKET;)
-        CloseHandle(CreateThread(NULL, 0, answer, (void *)client, 0, NULL));
+        CloseHandle(CreateThread(NULL, 0, serve_client, (void *)client, 0, NULL));
     return 0;
 }
 
 static BOOL WINAPI on_event(DWORD event)
 {
     (void)event;
-    SetEvent(over);
+    SetEvent(stopping);
     Sleep(INFINITE);
     return TRUE;
 }
@@ -182,18 +182,18 @@ static DWORD serve(const char *port)
     SOCKET listening = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((u_short)atoi(port))};
 
-    over = CreateEventW(NULL, TRUE, FALSE, NULL);
+    stopping = CreateEventW(NULL, TRUE, FALSE, NULL);
     SetConsoleCtrlHandler(on_event, TRUE);
     if (bind(listening, (struct sockaddr *)&address, sizeof address) || listen(listening, 64)) {
-        say("the port is taken\r\n");
+        print("the port is already in use\r\n");
         return 1;
     }
     CreateThread(NULL, 0, accept_all, (void *)listening, 0, NULL);
-    say("listening on port ");
-    say(port);
-    say("\r\n");
-    WaitForSingleObject(over, INFINITE);
-    say("told to end: bye\r\n");
+    print("listening on port ");
+    print(port);
+    print("\r\n");
+    WaitForSingleObject(stopping, INFINITE);
+    print("received a control event, shutting down\r\n");
     return 0;
 }
 
@@ -205,12 +205,12 @@ static DWORD get(const char *url)
 
     if (status != 200)
         output = GetStdHandle(STD_ERROR_HANDLE);
-    say(body);
+    print(body);
     return status == 200 ? 0 : 1;
 }
 
 /* Words have no spaces and no quotes in them; the first one is the program. */
-static int split(char *line, char **words, int most)
+static int split_arguments(char *line, char **words, int most)
 {
     int count = 0;
 
@@ -229,7 +229,7 @@ void start(void)
 {
     WSADATA sockets;
     char *words[4] = {NULL, "", "", NULL};
-    int count = split(GetCommandLineA(), words, 4);
+    int count = split_arguments(GetCommandLineA(), words, 4);
 
     output = GetStdHandle(STD_OUTPUT_HANDLE);
     WSAStartup(MAKEWORD(2, 2), &sockets);
@@ -238,6 +238,6 @@ void start(void)
         ExitProcess(serve(words[2]));
     if (count > 2 && !lstrcmpA(words[1], "get"))
         ExitProcess(get(words[2]));
-    say("winweb serve PORT [OTHER]\r\nwinweb get URL\r\n");
+    print("winweb serve PORT [OTHER]\r\nwinweb get URL\r\n");
     ExitProcess(2);
 }

@@ -23,11 +23,12 @@ from transom.userland.process import Command, TaskProgram
 
 if TYPE_CHECKING:
     from transom.userland.powershell import main as powershell_main
-    from transom.userland.windows import accounts, system, text, wmic
+    from transom.userland.windows import accounts, system, task_tools, text, wmic
 else:
     powershell_main = lazy_import("transom.userland.powershell.main")
     accounts = lazy_import("transom.userland.windows.accounts")
     system = lazy_import("transom.userland.windows.system")
+    task_tools = lazy_import("transom.userland.windows.task_tools")
     text = lazy_import("transom.userland.windows.text")
     wmic = lazy_import("transom.userland.windows.wmic")
 
@@ -83,6 +84,12 @@ def stand_in_command(program: str) -> Command:
     if stem in ("powershell", "pwsh"):
         return powershell_main.run_powershell
 
-    commands = text.COMMANDS | system.COMMANDS | wmic.COMMANDS | accounts.COMMANDS
-    known: Command | None = commands.get(stem)
+    known: Command | None = next(
+        (
+            module.COMMANDS[stem]
+            for module in (text, system, task_tools, wmic, accounts)
+            if stem in module.COMMANDS
+        ),
+        None,
+    )
     return known or (lambda process: process.fail("is not known to the stand-in.", _NOT_RECOGNIZED))

@@ -1,0 +1,1 @@
+"""Simulated drivers of dynamic resource allocation."""

@@ -1,0 +1,362 @@
+"""DRA drivers at real Unix sockets: they register, prepare the devices of claims, and release them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.http.fakegrpc import Server
+from tests.kubelet.plugins.driver import _short
+from tests.kubelet.plugins.test_real_sockets import Place
+
+from transom.kubelet.dra.claims import ClaimCache
+from transom.kubelet.dra.drivers import DRA
+from transom.kubelet.dra.manager import DynamicResourceManager
+from transom.kubelet.failures import ClaimFailure
+from transom.kubelet.plugins.endpoint import TABLE
+from transom.kubelet.plugins.manager import PluginManager
+from transom.machinery.objects import Object
+
+NAME = "gpu.example.com"
+SOCKET = "/var/lib/kubelet/plugins/gpu/dra.sock"
+STATE = "/var/lib/kubelet/dra_manager_state"
+
+
+class DraDriverProgram:
+    def __init__(self, services: list[str]) -> None:
+        self.info: dict[str, Any] = {
+            "type": DRA,
+            "name": NAME,
+            "endpoint": SOCKET,
+            "supported_versions": services,
+        }
+        self.statuses: list[dict[str, Any]] = []
+        self.calls: list[tuple[str, list[str]]] = []
+        self.error = ""
+        self.skip = False
+
+    async def answer(self, path: str, raw: bytes) -> bytes:
+        method = path.rpartition("/")[2]
+        request = TABLE.decode(f"{method}Request", raw)
+        return TABLE.encode(f"{method}Response", self.handle(path, method, request))
+
+    def handle(self, path: str, method: str, request: dict[str, Any]) -> dict[str, Any]:
+        if method == "GetInfo":
+            return self.info
+        if method == "NotifyRegistrationStatus":
+            self.statuses.append(request)
+            return {}
+        claims = request["claims"]
+        self.calls.append((path, [f"{c['namespace']}/{c['name']}/{c['uid']}" for c in claims]))
+        if self.skip:
+            return {}
+        result: dict[str, Any] = {"error": self.error} if self.error else {}
+        if method == "NodePrepareResources" and not self.error:
+            result = {
+                "devices": [
+                    {
+                        "request_names": [request],
+                        "pool_name": "node-1",
+                        "device_name": device,
+                        "cdi_device_ids": [f"{NAME}/gpu={device}"],
+                    }
+                    for request, device in (("big", "gpu-0"), ("small", "gpu-1"))
+                ]
+            }
+        return {"claims": [{"key": claim["uid"], "value": result} for claim in claims]}
+
+
+class DraPlace(Place):
+    """A node with one pod that uses one claim of the driver."""
+
+    def __init__(self, folder: Path, services: list[str]) -> None:
+        super().__init__(folder)
+        self.program = DraDriverProgram(services)
+        self.active: list[Object] = []
+        self.observed: list[tuple[Any, ...]] = []
+        self.deleted: list[str] = []
+
+        async def delete_collection(_resource: Any, *, field_selector: str, **_: Any) -> None:
+            self.deleted.append(field_selector)
+
+        self.machine.env.client.delete_collection = delete_collection  # type: ignore[method-assign]
+        self.claims = self.new_claims()
+        self.manager = PluginManager(self.machine.env, {DRA: self.claims.drivers})
+        self.put_claim()
+
+    def new_claims(self) -> DynamicResourceManager:
+        return DynamicResourceManager(
+            self.machine.env,
+            lambda: self.active,
+            lambda: True,
+            lambda *row: self.observed.append(row[:2]),
+            lambda *row: self.observed.append(row[:3]),
+        )
+
+    def put_claim(self, uid: str = "c1", **status: Any) -> None:
+        allocated = {
+            "allocation": {
+                "devices": {
+                    "results": [
+                        {"request": "big", "driver": NAME, "pool": "node-1", "device": "gpu-0"},
+                        {"request": "small", "driver": NAME, "pool": "node-1", "device": "gpu-1"},
+                    ]
+                }
+            },
+            "reservedFor": [{"resource": "pods", "name": "web", "uid": "u1"}],
+        }
+        self.machine.api.put(
+            "resourceclaims",
+            "web-gpu",
+            {
+                "metadata": {
+                    "uid": uid,
+                    "ownerReferences": [{"uid": "u1", "controller": True}],
+                },
+                "spec": {},
+                "status": {**allocated, **status},
+            },
+        )
+
+    def pod(self, uid: str = "u1") -> Object:
+        return {
+            "metadata": {"name": "web", "namespace": "ns", "uid": uid},
+            "spec": {
+                "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "t"}],
+                "containers": [
+                    {"name": "all", "resources": {"claims": [{"name": "gpus"}]}},
+                    {
+                        "name": "one",
+                        "resources": {"claims": [{"name": "gpus", "request": "small"}]},
+                    },
+                    {"name": "none"},
+                ],
+            },
+            "status": {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "web-gpu"}]},
+        }
+
+    def methods(self) -> list[str]:
+        return [path.rpartition("/")[2] for path, _ in self.program.calls]
+
+
+def play(place: DraPlace, scenario: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        kubelet = place.driver.real("/var/lib/kubelet")
+        (kubelet / "plugins/gpu").mkdir(parents=True)
+        (kubelet / "plugins_registry").mkdir(parents=True)
+        server = Server(place.program.answer)
+        registration = _short(kubelet / "plugins_registry/gpu-reg.sock")
+        async with (
+            asyncio.timeout(60),
+            server.listening(_short(kubelet / "plugins/gpu/dra.sock")),
+            server.listening(registration),
+        ):
+            tasks = [
+                asyncio.create_task(place.manager.run()),
+                asyncio.create_task(place.claims.run()),
+            ]
+            await place.until(lambda: bool(place.program.statuses))
+            await scenario()
+            for task in tasks:
+                task.cancel()
+
+    try:
+        asyncio.run(main())
+    finally:
+        place.files.close()
+
+
+@pytest.mark.parametrize(
+    ("services", "called"),
+    [
+        (["v1.DRAPlugin", "v1beta1.DRAPlugin"], "v1"),
+        (["v1beta1.DRAPlugin"], "v1beta1"),
+        (["v1alpha4.Node", "v1beta1.DRAPlugin", "v1.DRAPlugin"], "v1beta1"),
+    ],
+)
+def test_devices_are_prepared_once_and_released_at_the_end(
+    tmp_path: Path, services: list[str], called: str
+) -> None:
+    place = DraPlace(tmp_path, services)
+
+    async def scenario() -> None:
+        assert place.program.statuses == [{"plugin_registered": True}]
+        pod = place.pod()
+        await place.claims.prepare(pod)
+        path = f"/k8s.io.kubelet.pkg.apis.dra.{called}.DRAPlugin"
+        assert place.program.calls == [(f"{path}/NodePrepareResources", ["ns/web-gpu/c1"])]
+        both = (f"{NAME}/gpu=gpu-0", f"{NAME}/gpu=gpu-1")
+        devices = [place.claims.cdi_devices(pod, c) for c in pod["spec"]["containers"]]
+        assert devices == [both, both[1:], ()]
+        await place.claims.prepare(pod)  # a new sandbox of the same pod
+        assert len(place.program.calls) == 1
+        await place.claims.unprepare("u1")
+        assert place.program.calls[1:] == [(f"{path}/NodeUnprepareResources", ["ns/web-gpu/c1"])]
+        await place.claims.unprepare("u1")
+        assert len(place.program.calls) == 2
+        assert ("PrepareResources", False) in place.observed
+        assert (NAME, f"{path}/NodeUnprepareResources", "OK") in place.observed
+
+    play(place, scenario)
+
+
+def test_a_claim_of_two_pods_is_released_after_the_second(tmp_path: Path) -> None:
+    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    place.put_claim(
+        reservedFor=[{"resource": "pods", "name": "web", "uid": uid} for uid in ("u1", "u2")]
+    )
+
+    async def scenario() -> None:
+        for uid in ("u1", "u2"):
+            pod = place.pod(uid)
+            pod["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "web-gpu"}]
+            await place.claims.prepare(pod)
+        assert place.methods() == ["NodePrepareResources"]
+        await place.claims.unprepare("u1")
+        assert place.methods() == ["NodePrepareResources"]
+        await place.claims.unprepare("u2")
+        assert place.methods() == ["NodePrepareResources", "NodeUnprepareResources"]
+
+    play(place, scenario)
+
+
+def test_a_pod_that_ended_without_the_kubelet_is_released(tmp_path: Path) -> None:
+    """The file of an earlier kubelet names its claims and their devices."""
+    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+
+    async def scenario() -> None:
+        pod = place.pod()
+        await place.claims.prepare(pod)
+        saved = json.loads(place.files.read(STATE))
+        assert saved["Checksum"] == zlib.crc32(saved["Data"].encode())
+        (row,) = json.loads(saved["Data"])["ClaimInfoStateList"]
+        assert row["PodUIDs"] == {"u1": {}} and row["ClaimUID"] == "c1"
+        assert [d["CDIDeviceIDs"] for d in row["DriverState"][NAME]["Devices"]] == [
+            [f"{NAME}/gpu=gpu-0"],
+            [f"{NAME}/gpu=gpu-1"],
+        ]
+        fresh = place.new_claims()
+        assert fresh.cdi_devices(pod, pod["spec"]["containers"][1]) == (f"{NAME}/gpu=gpu-1",)
+        await fresh.drivers.register(NAME, SOCKET, ["v1.DRAPlugin"])
+        task = asyncio.create_task(fresh.run())
+        await place.until(lambda: "NodeUnprepareResources" in place.methods())
+        await place.until(lambda: json.loads(place.files.read(STATE))["Data"].endswith("[]}"))
+        task.cancel()
+
+    play(place, scenario)
+
+
+def test_a_damaged_state_file_is_refused(tmp_path: Path) -> None:
+    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    place.files.mkdir("/var/lib/kubelet")
+    for text in (b"", b"{", b"[]", b'{"Data":"{}","Checksum":1}', b'{"Data":"5","Checksum":0}'):
+        place.files.write(STATE, text)
+        with pytest.raises(ValueError, match="checkpoint is corrupted"):
+            ClaimCache(place.files, STATE)
+    place.files.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "text"),
+    [
+        ({"reservedFor": []}, "", "pod web (u1) is not allowed to use ResourceClaim web-gpu (c1)"),
+        ({"allocation": None}, "", "ResourceClaim web-gpu: not allocated"),
+        (
+            {"allocation": {"devices": {"results": [{"driver": "other.example.com"}]}}},
+            "",
+            "DRA driver other.example.com is not registered",
+        ),
+        ({}, "no power", "NodePrepareResources failed for ResourceClaim web-gpu: no power"),
+        ({}, "skip", "NodePrepareResources skipped 1 ResourceClaims"),
+    ],
+)
+def test_why_devices_cannot_be_prepared(tmp_path: Path, status: Any, error: str, text: str) -> None:
+    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    place.put_claim(**status)
+    place.program.skip, place.program.error = error == "skip", error
+
+    async def scenario() -> None:
+        with pytest.raises(ClaimFailure) as caught:
+            await place.claims.prepare(place.pod())
+        assert str(caught.value) == f"prepare dynamic resources: {text}"
+        assert ("PrepareResources", True) in place.observed
+
+    play(place, scenario)
+
+
+def test_a_claim_must_be_that_of_the_pod(tmp_path: Path) -> None:
+    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    place.put_claim(reservedFor=[{"resource": "pods", "name": "web", "uid": "u2"}])
+
+    async def scenario() -> None:
+        with pytest.raises(ClaimFailure, match=r"was not created for Pod ns/web \(Pod is not own"):
+            await place.claims.prepare(place.pod("u2"))
+        pod = place.pod()
+        pod["status"] = {}
+        with pytest.raises(ClaimFailure, match='pod "ns/web": ResourceClaim not created yet'):
+            await place.claims.prepare(pod)
+
+    play(place, scenario)
+
+
+def test_an_old_claim_with_the_same_name_is_in_the_way(tmp_path: Path) -> None:
+    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+
+    async def scenario() -> None:
+        await place.claims.prepare(place.pod())
+        place.put_claim(uid="c2")
+        with pytest.raises(ClaimFailure, match="old ResourceClaim with same name web-gpu and diff"):
+            await place.claims.prepare(place.pod())
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize(
+    ("services", "text"),
+    [
+        ([], "empty list of supported gRPC services (aka supported versions)"),
+        (
+            ["v1alpha4.Node"],
+            'none of services supported by the plugin (["v1alpha4.Node"]) are supported by the '
+            'kubelet (["v1.DRAPlugin" "v1beta1.DRAPlugin"])',
+        ),
+    ],
+)
+def test_a_driver_without_a_known_service_is_refused(
+    tmp_path: Path, services: list[str], text: str
+) -> None:
+    place = DraPlace(tmp_path, services)
+
+    async def scenario() -> None:
+        assert place.program.statuses[0] == {
+            "error": "RegisterPlugin error -- plugin validation failed with err: invalid supported "
+            f"gRPC versions of DRA driver plugin {NAME} at endpoint {SOCKET}: {text}"
+        }
+        with pytest.raises(ClaimFailure, match=f"DRA driver {NAME} is not registered"):
+            await place.claims.prepare(place.pod())
+
+    play(place, scenario)
+
+
+def test_slices_are_deleted_at_the_start_and_when_a_driver_stays_away(tmp_path: Path) -> None:
+    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    every = "spec.nodeName=node-1"
+
+    async def scenario() -> None:
+        await place.until(lambda: place.deleted == [every])
+        drivers = place.claims.drivers
+        await drivers.deregister(NAME, SOCKET)
+        await place.machine.clock.run_for(29)
+        await drivers.register(NAME, SOCKET, ["v1.DRAPlugin"])  # an update
+        await place.machine.clock.run_for(60)
+        assert place.deleted == [every]
+        await drivers.deregister(NAME, SOCKET)
+        await place.machine.clock.run_for(30)
+        await place.until(lambda: place.deleted == [every, f"{every},spec.driver={NAME}"])
+
+    play(place, scenario)
