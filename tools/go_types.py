@@ -174,20 +174,18 @@ class GoTypes:
         if expression in ("[]byte", "[]uint8"):
             return "bytes", False
         if expression.startswith("[]"):
-            text, _ = self._type(made, expression[2:])
-            element = self._alias_name(made, expression[2:].lstrip("*"))
-            scalar = text.lstrip("*") in ("string", "int32", "int64", "bool")
-            return f"[]{text}{':' + element if element and scalar else ''}", False
+            return f"[]{self._type(made, expression[2:])[0]}", False
         if expression.startswith("map["):
-            text, _ = self._type(made, expression.partition("]")[2])
-            return f"map {text}", False
+            key, _, value = expression[4:].partition("]")
+            own = "" if key in _SCALARS else f"[{self._alias_name(made, key)}]"
+            return f"map{own} {self._type(made, value)[0]}", False
         if expression in _SCALARS:
             return _SCALARS[expression], False
         absolute = self._absolute(made, expression)
         if absolute in SPECIAL:
             return SPECIAL[absolute], False
         if absolute in _FOREIGN:
-            return _FOREIGN[absolute], False
+            return self._named_scalar(made, expression, _FOREIGN[absolute]), False
         found = self.declared.get(absolute)
         if found is None:
             raise LookupError(f"{made.package}: {expression} ({absolute})")
@@ -195,14 +193,22 @@ class GoTypes:
             return _relative(absolute, made.package), found.atomic
         text, atomic = self._type(found, found.expression)
         text = _moved(text, found.package, made.package)
+        name = self._alias_name(made, expression)
         if text.startswith("[]"):
-            version = absolute.partition("/")[2].partition(".")[0]
-            text = f"{text.partition(':')[0]}={version}.{absolute.rpartition('.')[2]}"
-        return text, atomic or found.atomic
+            text = f"{text.partition(':')[0]}={name}"
+        elif text.startswith("map"):
+            head, _, item = text.partition(" ")
+            text = f"{head}={name} {item}"
+        return self._named_scalar(made, expression, text), atomic or found.atomic
+
+    def _named_scalar(self, made: Declared, expression: str, text: str) -> str:
+        """A scalar with the name of its own type, which decoding errors print."""
+        scalar = text.partition(":")[0]
+        if scalar not in ("string", "int32", "int64", "bool"):
+            return text
+        return f"{scalar}:{self._alias_name(made, expression)}"
 
     def _alias_name(self, made: Declared, expression: str) -> str:
-        if expression in _SCALARS:
-            return ""
         absolute = self._absolute(made, expression)
         package, _, name = absolute.rpartition(".")
         return f"{package.rpartition('/')[2]}.{name}"
@@ -210,7 +216,7 @@ class GoTypes:
 
 def _moved(text: str, package: str, target: str) -> str:
     """A rendered type of one package as another package writes it."""
-    match = re.fullmatch(r"((?:\*|\[\]|map )*)([A-Z]\w*)", text)
+    match = re.fullmatch(r"((?:\*|\[\]|map(?:\[\S*\])? )*)([A-Z]\w*)", text)
     if match is None or package == target or match[2] in {*SPECIAL.values(), *_FOREIGN.values()}:
         return text
     return f"{match[1]}{package}.{match[2]}"

@@ -294,6 +294,7 @@ class ApiServer:
                     self.security.issuer,
                     self.security.tokens.audiences,
                     rng,
+                    self.resources.types,
                 ),
                 AccessReviews(
                     self.storage, self.admission, self.security.authorize, self.security.rbac

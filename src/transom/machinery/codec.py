@@ -19,7 +19,7 @@ from transom.kit.caching import text_cache
 from transom.kit.lazy import lazy_import
 from transom.machinery import gojson, schema, scheme
 from transom.machinery import normalise as roundtrip
-from transom.machinery.errors import ApiError, bad_request
+from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
 from transom.machinery.normalise import (
     NeedsText,
@@ -78,6 +78,20 @@ class DecodeError(ApiError):
         self.base = base
 
 
+class OtherVersionError(ApiError):
+    """A body of another version of the kind. Its unknown and duplicate fields are reported first."""
+
+    def __init__(self, gvk: GVK, expected: GVK) -> None:
+        super().__init__(
+            400,
+            "BadRequest",
+            f"the API version in the data ({gvk.api_version}) does not match the expected API "
+            f"version ({expected.api_version})",
+        )
+        self.gvk = gvk
+        self.problems: list[str] = []
+
+
 def decode_object(
     raw: bytes,
     media_type: str,
@@ -107,12 +121,17 @@ def decode_object(
     else:
         unique = strict and not is_yaml and strictness.has_no_duplicates(value, raw)
         if gvk != expected:
-            _refuse(
-                gvk,
-                expected,
-                types,
-                lambda found: _typed(found, dict(value), gvk, expected, raw, is_yaml),
-            )
+            try:
+                _refuse(
+                    gvk,
+                    expected,
+                    types,
+                    lambda found: _typed(found, dict(value), gvk, expected, raw, is_yaml),
+                )
+            except OtherVersionError as problem:
+                if strict:
+                    problem.problems = _problems(types.lookup(gvk), raw, is_yaml)
+                raise
         value["kind"], value["apiVersion"] = gvk.kind, gvk.api_version
         before = mark_unknown_fields()
         obj = _typed(of, value, gvk, expected, raw, is_yaml)
@@ -338,7 +357,9 @@ def _typed(
             gojson.loads(data)
         except gojson.JsonError as e:  # a number beyond any float
             raise _refusal(gvk, expected.kind, str(e)) from None
-        raise
+        # The decoders of both releases accept what `normalise` does not.
+        text = jsoniter.jsoniter_error(of, data) or sigsjson.decode_error(of, data)
+        raise _refusal(gvk, expected.kind, text or "json: cannot unmarshal the object") from None
 
 
 def _type_error(of: SchemaType, data: bytes) -> str:
@@ -363,7 +384,7 @@ def _refuse(
     text = scheme.kind_conversion_error(gvk, expected)
     if text is not None:
         raise _refusal(gvk, expected.kind, text)
-    raise _other_version(gvk, expected)
+    raise OtherVersionError(gvk, expected)
 
 
 # --- protobuf ----------
@@ -449,7 +470,7 @@ def _custom(
             f"request to convert CR from an invalid group/version: {gvk.api_version}",
         )
     if gvk.version != expected.version:
-        raise _other_version(gvk, expected)
+        raise OtherVersionError(gvk, expected)
     meta = value.pop("metadata", None)
     try:
         obj: dict[str, Any] = roundtrip.plain_json(value)
@@ -477,13 +498,6 @@ def _unrecognised(kind: str, text: str, raw: bytes) -> DecodeError:
 def _refusal(gvk: GVK, kind: str, text: str) -> DecodeError:
     return DecodeError(
         f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {kind}: {text}', text
-    )
-
-
-def _other_version(gvk: GVK, expected: GVK) -> ApiError:
-    return bad_request(
-        f"the API version in the data ({gvk.api_version}) does not match the expected API version "
-        f"({expected.api_version})"
     )
 
 

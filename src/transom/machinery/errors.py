@@ -146,7 +146,7 @@ def invalid(gk: GroupResource, name: str, errors: Iterable[FieldError]) -> ApiEr
     details = _details(gk, name)
     if causes:
         details["causes"] = causes
-    text = f'{gk} "{name}" is invalid'
+    text = f"{gk} {go_quote(name)} is invalid"
     if errors:
         text += f": {aggregate_text(errors[: len(causes)])}"
     if len(causes) < len(found):

@@ -91,6 +91,22 @@ class RatchetedError(FieldError):
     __slots__ = ()
 
 
+class SelectorValueError(FieldError):
+    """A value of a label selector that no label can have. Releases before 1.26 do not check it, and
+    later ones allow it in objects that had one before.
+    """
+
+    __slots__ = ()
+
+
+class NoNameError(FieldError):
+    """What is wrong with an empty name, beside that it is required. Releases since 1.35 do not
+    report it.
+    """
+
+    __slots__ = ()
+
+
 def go_value(value: Any) -> str:
     """A value as printed in field errors: strings quoted, numbers bare, anything else as JSON of
     the dict.

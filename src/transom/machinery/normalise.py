@@ -383,7 +383,7 @@ def _expression(value: SchemaValue, variable: str) -> str:
     if value.kind == "struct":
         return f"{_struct(value)}({variable})"
     if value.kind == "list":
-        return _list_expression(value, variable)
+        return f"(None if {variable} is None else {_list_expression(value, variable)})"
     return f"{_leaf(value.kind)}({variable})"
 
 

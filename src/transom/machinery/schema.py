@@ -279,9 +279,9 @@ class SchemaTable:
 
     def _parse_field(self, line: str, package: str) -> SchemaField:
         name, _, rest = line.partition(" ")
-        if rest.startswith("map "):
-            expression, *notes = rest[4:].split(" ")
-            expression = "map " + expression
+        if rest.startswith("map"):
+            head, expression, *notes = rest.split(" ")
+            expression = f"{head} {expression}"
         else:
             expression, *notes = rest.split(" ")
         always = name.endswith(("!", "!?"))
@@ -332,16 +332,20 @@ class SchemaTable:
             return SchemaValue(
                 inner.kind, "*" + inner.go_name, True, inner.item, inner.ref, inner.table
             )
-        if expression.startswith("map "):
-            item = self._parse_value(expression[4:], package)
-            return SchemaValue("map", f"map[string]{item.go_name}", item=item)
+        if expression.startswith("map"):
+            head, _, rest = expression.partition(" ")
+            head, _, own_name = head.partition("=")
+            item = self._parse_value(rest, package)
+            key = head[4:-1] or "string"
+            return SchemaValue("map", own_name or f"map[{key}]{item.go_name}", item=item)
         if expression.startswith("[]"):
             rest, _, own_name = expression[2:].partition("=")
-            rest, _, element_name = rest.partition(":")
             item = self._parse_value(rest, package)
-            return SchemaValue("list", own_name or f"[]{element_name or item.go_name}", item=item)
+            return SchemaValue("list", own_name or f"[]{item.go_name}", item=item)
+        expression, _, own_name = expression.partition(":")
         if expression in _SCALARS:
-            return SchemaValue(_SCALARS[expression], _GO_NAMES.get(expression, expression))
+            go_name = own_name or _GO_NAMES.get(expression, expression)
+            return SchemaValue(_SCALARS[expression], go_name)
         ref = _absolute(expression, package)
         head, _, _ = self._blocks[ref].partition("\n")
         if head.startswith(ref + " ="):

@@ -12,16 +12,15 @@ from typing import Any
 from transom.machinery import gojson, gotime, quantity
 from transom.machinery.ownforms import bad_base64
 from transom.machinery.releases.behaviour import has_behaviour
-from transom.machinery.schema import SchemaType, SchemaValue
+from transom.machinery.schema import (
+    JSON_SCHEMA_PROPS,
+    SchemaType,
+    SchemaValue,
+    get_schema_type,
+)
 
 _BITS = {"int32": 32, "int64": 64}
-_GO_KINDS = {
-    "string": "string",
-    "bool": "bool",
-    "int32": "int32",
-    "int64": "int64",
-    "float": "float64",
-}
+_SCALAR_KINDS = ("string", "bool", "int32", "int64", "float")
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -83,9 +82,30 @@ def _value(of: SchemaValue, value: Any, path: tuple[str, ...], struct: str) -> s
         return _struct(of.type, value, path, struct)
     if of.kind in ("list", "map"):
         return _collection(of, value, path, struct)
-    if of.kind in _GO_KINDS:
-        return _scalar(of.kind, value, path, struct)
+    if of.kind in _SCALAR_KINDS:
+        return _scalar(of.kind, value, path, struct, go_type)
+    if of.kind.startswith("schema-or-"):
+        return _schema_or(of.kind, value, path, struct)
     return _custom(of.kind, value, path, struct, go_type)
+
+
+def _schema_or(kind: str, value: Any, path: tuple[str, ...], struct: str) -> str:
+    """Parts of a schema that are schemas, lists of schemas or of strings, or booleans."""
+    items = [value]
+    if not isinstance(value, _Pairs):
+        if kind == "schema-or-bool":
+            return "" if isinstance(value, bool) else "boolean or JSON schema expected"
+        if not isinstance(value, list):
+            return ""
+        items = value
+    for item in items:
+        if kind == "schema-or-strings" and items is value:
+            error = "" if isinstance(item, str) else _mismatch(item, struct, path, "string")
+        else:
+            error = _struct(get_schema_type(JSON_SCHEMA_PROPS), item, path, struct)
+        if error:
+            return error
+    return ""
 
 
 def _collection(of: SchemaValue, value: Any, path: tuple[str, ...], struct: str) -> str:
@@ -100,21 +120,23 @@ def _collection(of: SchemaValue, value: Any, path: tuple[str, ...], struct: str)
     return ""
 
 
-def _scalar(kind: str, value: Any, path: tuple[str, ...], struct: str) -> str:
+def _scalar(kind: str, value: Any, path: tuple[str, ...], struct: str, go_type: str) -> str:
     found = _kind_of(value)
     if kind in ("string", "bool"):
-        return "" if found == kind else _mismatch(value, struct, path, kind)
+        return "" if found == kind else _mismatch(value, struct, path, go_type)
     if found != "number":
-        return _mismatch(value, struct, path, _GO_KINDS[kind])
+        return _mismatch(value, struct, path, go_type)
     if kind == "float":
         return ""
     try:
         number = int(value)
     except ValueError:
-        return _mismatch(value, struct, path, kind, f"number {value}")
+        return _mismatch(value, struct, path, go_type, f"number {value}")
     limit = 1 << (_BITS[kind] - 1)
     return (
-        "" if -limit <= number < limit else _mismatch(value, struct, path, kind, f"number {value}")
+        ""
+        if -limit <= number < limit
+        else _mismatch(value, struct, path, go_type, f"number {value}")
     )
 
 

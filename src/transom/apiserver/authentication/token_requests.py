@@ -16,6 +16,7 @@ from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.objectstore import encode_value
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
+from transom.apiserver.core.typed import BuiltinType
 from transom.kit.clock import rfc3339
 from transom.kit.goquote import go_quote
 from transom.kit.uuids import random_uuid
@@ -24,15 +25,12 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import invalid
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object
-from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.schema import SchemaTable
 from transom.store.api import StoreRecord
 
 _NODE_BINDING = "ServiceAccountTokenNodeBinding"
-# Not a served resource: used to decode, default and validate the body.
-_REQUESTS = Resource(
-    Kind("authentication.k8s.io", "TokenRequest", "tokenrequests", verbs=("create",)), "v1"
-)
+_KIND = Kind("authentication.k8s.io", "TokenRequest", "tokenrequests", verbs=("create",))
 
 
 class TokenRequests:
@@ -44,6 +42,7 @@ class TokenRequests:
         issuer: TokenIssuer,
         audiences: Sequence[str],
         rng: random.Random,
+        types: SchemaTable,
     ) -> None:
         """`find` looks up objects of the core group; `audiences` are those of this server."""
         self._storage = storage
@@ -52,21 +51,26 @@ class TokenRequests:
         self._issuer = issuer
         self._audiences = audiences
         self._rng = rng
+        # Not a served resource: used to decode, default and validate the body.
+        self._requests = Resource(
+            _KIND,
+            "v1",
+            make_ops=lambda kind, gvk: BuiltinType(kind, gvk, types),
+            release=storage.release,
+        )
 
     async def create(self, call: ApiCall) -> ObjectResult:
         ctx, storage = call.ctx, self._storage
         options = begin_write(call, "CreateOptions")
         media = read_media(call)
-        request = await storage.compute(
-            ctx, lambda: _read(ctx, call.body, media, options, storage.release)
-        )
+        request = await storage.compute(ctx, lambda: self._read(ctx, call.body, media, options))
         account = None
         if has_behaviour(storage.release, "TokenRequestMetadata"):
             account = self._complete(call, request)
         await admit_subresource(self._admission, call, request)
-        problems = await storage.compute(ctx, lambda: _REQUESTS.ops.validate_create(request))
+        problems = await storage.compute(ctx, lambda: self._requests.ops.validate_create(request))
         if problems:
-            raise errors.invalid(_REQUESTS.ops.error_kind({}), "", problems)
+            raise errors.invalid(self._requests.ops.error_kind({}), "", problems)
         spec = request["spec"]
         if account is None:
             account = self._account(call)
@@ -81,7 +85,16 @@ class TokenRequests:
         token_id = random_uuid(self._rng) if storage.feature("ServiceAccountTokenJTI") else ""
         text = self._issuer.bound(account, audiences, ctx.now, seconds, token_id=token_id, **bound)
         request["status"] = {"token": text, "expirationTimestamp": rfc3339(ctx.now + seconds)}
-        return ObjectResult(_REQUESTS, StoreRecord("", encode_value(request), 0, 0), 201)
+        return ObjectResult(self._requests, StoreRecord("", encode_value(request), 0, 0), 201)
+
+    def _read(self, ctx: RequestContext, raw: bytes, media: str, options: Object) -> Object:
+        obj = decode_body(ctx, self._requests, raw, media, options)
+        self._requests.ops.default(obj)
+        own_fields(ctx, self._requests, obj, None)
+        if has_behaviour(self._requests.release, "SubresourcesInManagedFields"):
+            for entry in obj["metadata"].get("managedFields") or ():
+                entry["subresource"] = "token"
+        return obj
 
     def _account(self, call: ApiCall) -> Object:
         found = self._find("serviceaccounts", call.info.namespace, call.info.name)
@@ -96,7 +109,7 @@ class TokenRequests:
             if meta.get(field) and meta[field] != wanted:
                 text = f"must match the service account {field} if specified"
                 problem = invalid(f"metadata.{field}", meta[field], text)
-                raise errors.invalid(_REQUESTS.ops.error_kind({}), info.name, [problem])
+                raise errors.invalid(self._requests.ops.error_kind({}), info.name, [problem])
         account = self._account(call)
         uid, given = account["metadata"]["uid"], meta.get("uid")
         if given and given != uid:
@@ -163,13 +176,3 @@ class TokenRequests:
             )
         node = self._node_of(found) if kind == "Pod" else None
         return {kind.lower(): found} if node is None else {kind.lower(): found, "node": node}
-
-
-def _read(ctx: RequestContext, raw: bytes, media: str, options: Object, release: Release) -> Object:
-    obj = decode_body(ctx, _REQUESTS, raw, media, options)
-    _REQUESTS.ops.default(obj)
-    own_fields(ctx, _REQUESTS, obj, None)
-    if has_behaviour(release, "SubresourcesInManagedFields"):
-        for entry in obj["metadata"].get("managedFields") or ():
-            entry["subresource"] = "token"
-    return obj

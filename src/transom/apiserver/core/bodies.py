@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,11 +15,12 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
-from transom.machinery import codec, errors, managedfields
+from transom.machinery import codec, errors, managedfields, schema
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour, honours_field_validation
+from transom.machinery.schema import SchemaTable
 
 if TYPE_CHECKING:
     from transom.machinery import apply
@@ -89,9 +90,36 @@ def decode_body(
     fields.
     """
     level = field_validation(res, options)
-    decoded = res.ops.decode(raw, media, strict=level != "Ignore")
+    try:
+        decoded = res.ops.decode(raw, media, strict=level != "Ignore")
+    except codec.OtherVersionError as problem:
+        found = codec.Decoded({}, problem.gvk, problem.problems)
+        report_field_problems(ctx, level, found, res)
+        raise
     report_field_problems(ctx, level, decoded, res)
     return decoded.obj
+
+
+def decode_action(
+    call: ApiCall, options: Object, media: str, wanted: GVK, also: Collection[GVK] = ()
+) -> Object:
+    """Decodes the body of a subresource whose kind is not that of the resource (a Binding, a Scale)."""
+    level = field_validation(call.res, options)
+    decoded = codec.decode_object(
+        call.body,
+        media,
+        wanted,
+        strict=level != "Ignore",
+        also=also,
+        types=schema_of_release(call.res),
+    )
+    report_field_problems(call.ctx, level, decoded, call.res, decoded.gvk)
+    return decoded.obj
+
+
+def schema_of_release(res: Resource) -> SchemaTable:
+    """The types of the cluster's release; a custom resource has none of its own."""
+    return schema.schema_table(res.release) if res.custom else res.ops.schema.table
 
 
 def field_validation(res: Resource, options: Object) -> str:
@@ -103,12 +131,18 @@ def field_validation(res: Resource, options: Object) -> str:
 
 
 def report_field_problems(
-    ctx: RequestContext, level: str, decoded: codec.Decoded, res: Resource
+    ctx: RequestContext,
+    level: str,
+    decoded: codec.Decoded,
+    res: Resource,
+    wanted: GVK | None = None,
 ) -> None:
-    """Unknown and duplicate fields: an error (Strict), a warning (Warn) or nothing (Ignore)."""
+    """Unknown and duplicate fields: an error (Strict), a warning (Warn) or nothing (Ignore).
+    `wanted` is the kind of a subresource if it is not that of the resource.
+    """
     if not decoded.problems or level == "Ignore":
         return
-    problem = codec.strict_error(decoded, res.gvk)
+    problem = codec.strict_error(decoded, wanted or res.gvk)
     if level == "Strict" and problem is not None:
         raise problem
     split = has_behaviour(res.release, "FieldValidationWarns")
@@ -192,6 +226,8 @@ def check_namespace(res: Resource, obj: Object, namespace: str) -> None:
 def check_object_name(res: Resource, obj: Object, info: Authorized) -> None:
     meta = obj.get("metadata") or {}
     name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    if info.namespace and has_behaviour(res.release, "ApplyErrorsNameObject"):
+        check_namespace(res, {"metadata": meta}, info.namespace)
     if not name:
         raise errors.bad_request(
             f"the name of the object ({info.name} based on URL) was undeterminable: "
@@ -202,8 +238,6 @@ def check_object_name(res: Resource, obj: Object, info: Authorized) -> None:
             f"the name of the object ({name}) does not match the name on the URL ({info.name})"
         )
     if info.namespace and namespace and namespace != info.namespace:
-        if has_behaviour(res.release, "ApplyErrorsNameObject"):
-            check_namespace(res, obj, info.namespace)
         raise errors.bad_request(
             f"the namespace of the object ({namespace}) does not match the namespace on the "
             f"request ({info.namespace})"

@@ -34,6 +34,7 @@ def check_resource_version(
     old: Object,
     current: StoreRecord,
     patched: bool,
+    dry_run: bool = False,
 ) -> bool:
     """Rejects an update of another version or another object. True if the caller did not
     require a version.
@@ -43,7 +44,7 @@ def check_resource_version(
     if (
         uid and uid != old["metadata"]["uid"] and not patched
     ):  # validation rejects a patch of the uid
-        raise uid_mismatch(res, key, name, uid, old["metadata"]["uid"])
+        raise uid_mismatch(res, key, name, uid, old["metadata"]["uid"], dry_run)
     version = meta.get("resourceVersion") or ""
     if version in ("", "0"):
         if not strategy.unconditional_update:
@@ -95,11 +96,15 @@ def drop_resource_version(meta: Object, dry_run: bool) -> None:
         del meta["resourceVersion"]
 
 
-def uid_mismatch(res: Resource, key: str, name: str, given: str, actual: str) -> errors.ApiError:
+def uid_mismatch(
+    res: Resource, key: str, name: str, given: str, actual: str, dry_run: bool = False
+) -> errors.ApiError:
+    """A dry run does not get to etcd, whose prefix its key lacks."""
+    prefix = "" if dry_run else "/registry"
     return errors.conflict(
         res.gr,
         name,
-        f"StorageError: invalid object, Code: 4, Key: /registry/{registry_path(res, key)}, "
+        f"StorageError: invalid object, Code: 4, Key: {prefix}/{registry_path(res, key)}, "
         "ResourceVersion: 0, "
         f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in "
         f"object meta: {actual}",

@@ -19,7 +19,11 @@ from transom.apiserver.core.objectstore import encode_value
 from transom.apiserver.core.storage import Storage
 from transom.machinery import errors
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
+
+# What the server sets in the metadata of a new object; since 1.25 it removes them from reviews too.
+_WIPED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
 async def read_review(
@@ -35,7 +39,14 @@ async def read_review(
 
     def read() -> Object:
         obj = decode_body(ctx, res, call.body, media, options)
-        obj.setdefault("metadata", {})
+        meta = obj.setdefault("metadata", {})
+        if has_behaviour(res.release, "WipedReviews"):
+            for name in _WIPED:
+                meta.pop(name, None)
+            if not res.kind.namespaced:
+                meta.pop("namespace", None)
+            elif call.info.namespace:
+                meta["namespace"] = meta.get("namespace") or call.info.namespace
         res.ops.default(obj)
         check_namespace(res, obj, call.info.namespace)
         own_fields(ctx, res, obj, None)

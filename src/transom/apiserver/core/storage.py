@@ -429,7 +429,7 @@ class Storage:
                         "object was found",
                     )
                 if uid:
-                    raise uid_mismatch(res, key, name, uid, "")
+                    raise uid_mismatch(res, key, name, uid, "", ctx.dry_run)
                 if ctx.authorize_create is None:
                     raise errors.internal(
                         "no authorizer provided, unable to authorize a create on update"
@@ -450,7 +450,7 @@ class Storage:
                 old = self.decode(res, readable)
                 new = await converter.settle(partial(_result_of, partial(transform, old)))
             unconditional = check_resource_version(
-                res, strategy, key, name, new, old, current, reread
+                res, strategy, key, name, new, old, current, reread, ctx.dry_run
             )
             attributes = Attributes(
                 "UPDATE", res, subresource or admit_as, namespace, name, new, old, ctx

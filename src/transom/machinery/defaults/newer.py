@@ -148,6 +148,8 @@ def _device_request(request: dict[str, Any]) -> None:
     request.setdefault("allocationMode", "ExactCount")
     if request["allocationMode"] == "ExactCount" and not request.get("count"):
         request["count"] = 1
+    for toleration in request.get("tolerations") or ():
+        toleration.setdefault("operator", "Equal")
 
 
 def _device_claim(spec: dict[str, Any]) -> None:

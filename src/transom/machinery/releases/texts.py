@@ -93,8 +93,32 @@ CHANGES: Final = (
         for i in range(8)
     ),
     _change((1, 26), r"must to greater or equal than 0", "must be greater than or equal to 0"),
-    _change((1, 35), r"(?:name|uid) must not be empty", "must not be empty", field="name"),
-    _change((1, 35), r"(?:name|uid) must not be empty", "must not be empty", field="uid"),
+    *(
+        _change(
+            (1, 34),
+            rf"{name} must not be empty",
+            "must not be empty",
+            field=f"ownerReferences.{name}",
+        )
+        for name in ("kind", "name", "uid")
+    ),
+    _change((1, 26), r"host must be provided(; .*)", r"host must be specified\1"),
+    _change(
+        (1, 25),
+        r"must contain at least one letter or number \(a-z, 0-9\)",
+        "must contain at least one letter (a-z)",
+    ),
+    *(
+        _change(
+            (1, 24),
+            r"",
+            "",
+            type="Required",
+            field=f".nodePublishSecretRef .{name}",
+            new_field=f".nodePublishSecretRef.{name}",
+        )
+        for name in ("name", "namespace")
+    ),
     _change(
         (1, 23),
         r"must be 'File' or 'FallbackToLogsOnError'",

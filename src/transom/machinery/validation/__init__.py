@@ -8,10 +8,10 @@ module that the table below names; it is imported when the first object of the k
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from transom.kit.lazy import load_submodule
-from transom.machinery.field import FieldError, bounded_errors
+from transom.machinery.field import FieldError, NoNameError, SelectorValueError, bounded_errors
 from transom.machinery.kinds import Kind
 from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -178,6 +178,8 @@ def validate_create(
     """The errors of a new object. `api_version` is that of the request (`events.k8s.io/v1`)."""
     with bounded_errors():
         errors = validation_rules(kind.key, api_version, features).create(obj)
+        if errors:
+            errors = _in_release(kind, errors, features.release)
         if errors or kind.key in NOT_STORED:
             return errors
         # Last, so that the kind's own errors come first.
@@ -207,4 +209,41 @@ def validate_update(
     with bounded_errors():
         errors = validate_any_object_meta(new["metadata"], kind.namespaced, name_is_path_segment)
         errors += validate_any_object_meta_update(new["metadata"], old["metadata"])
-        return errors + check(new, old)
+        errors += check(new, old)
+        if any(isinstance(error, SelectorValueError) for error in errors):
+            before = found.create(old)
+            if any(isinstance(error, SelectorValueError) for error in before):
+                errors = [e for e in errors if not isinstance(e, SelectorValueError)]
+        return _in_release(kind, errors, features.release, updates=True) if errors else errors
+
+
+# Kinds that Kubernetes validated twice, at the update as a new object too, so that each error
+# appeared twice, and the release that changed this.
+_VALIDATED_ONCE: Final = {
+    "/PersistentVolumeClaim": Release(1, 35),
+    "/ReplicationController": Release(1, 35),
+    "/ResourceQuota": Release(1, 21),
+    "apps/DaemonSet": Release(1, 34),
+    "apps/ReplicaSet": Release(1, 34),
+    "apps/StatefulSet": Release(1, 25),
+    "networking.k8s.io/NetworkPolicy": Release(1, 36),
+    "storage.k8s.io/CSINode": Release(1, 36),
+}
+_SELECTOR_VALUES_SINCE: Final = Release(1, 26)
+_NO_NAME_ERRORS_SINCE: Final = Release(1, 35)
+
+
+def _in_release(
+    kind: Kind, errors: list[FieldError], release: Release, *, updates: bool = False
+) -> list[FieldError]:
+    """The errors that the release reports."""
+    if release < _SELECTOR_VALUES_SINCE:
+        errors = [error for error in errors if not isinstance(error, SelectorValueError)]
+    if release >= _NO_NAME_ERRORS_SINCE:
+        errors = [error for error in errors if not isinstance(error, NoNameError)]
+    since = _VALIDATED_ONCE.get(kind.key)
+    if since is not None and release >= since:
+        found = {str(error): error for error in errors}
+        # Only a new object needs a good name.
+        errors = [e for e in found.values() if not updates or e.field != "metadata.generateName"]
+    return errors

@@ -9,12 +9,20 @@ from typing import Any
 import orjson
 
 from transom.machinery import gojson
-from transom.machinery.field import FieldError, invalid, not_supported, required
+from transom.machinery.field import (
+    FieldError,
+    NoNameError,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from transom.machinery.integers import parse_int
 from transom.machinery.quantity import ZERO, parse_quantity
 from transom.machinery.validation.godump import dump_int_or_string
 from transom.machinery.validation.names import (
     NEGATIVE,
+    byte_len,
     is_dns1123_label,
     is_dns1123_subdomain,
     is_valid_percent,
@@ -37,6 +45,14 @@ def dns_label(value: str, path: str) -> list[FieldError]:
 
 def dns_subdomain(value: str, path: str) -> list[FieldError]:
     return [invalid(path, value, text) for text in is_dns1123_subdomain(value)]
+
+
+def csi_driver_name(name: str, path: str) -> list[FieldError]:
+    if not name:
+        texts = is_dns1123_subdomain("")
+        return [required(path), *(NoNameError("Invalid", path, "", text) for text in texts)]
+    errors = [too_long(path, name, 63)] if byte_len(name) > 63 else []
+    return errors + check_each(path, name, is_dns1123_subdomain(name.lower()))
 
 
 def one_of(

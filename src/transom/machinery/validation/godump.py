@@ -147,10 +147,11 @@ def json_form(go_type: str, value: Any, release: Release = DEFAULT) -> Any:
     for f in members:
         inner = lift_fields(f.type, value, (value or {}).get(f.json)) if f.json else value
         found = json_form(f.type, inner, release)
-        if f.json or not isinstance(found, dict):
-            out[f.name] = found
-        else:
+        # An embedded struct has no name.
+        if isinstance(found, dict) and (not f.json or f.name == "ObjectMeta"):
             out.update(found)
+        elif f.name != "ObjectMeta":
+            out[f.name] = found
     return out
 
 

@@ -16,7 +16,7 @@ import orjson
 from transom.kit.goquote import go_quote
 from transom.machinery import gojson
 from transom.machinery.field import GoText
-from transom.machinery.schema import SchemaType, SchemaValue
+from transom.machinery.schema import OBJECT_META, SchemaType, SchemaValue
 
 _CONTEXT: Final = 3
 _DIFF_LINES: Final = 2000  # a longer difference takes too long to compute
@@ -78,7 +78,13 @@ def _json_struct(of: SchemaType, value: Any) -> Any:
     if of.id.startswith("meta/"):  # published types have the form of the API
         return value or {}
     value = value or {}
-    return {f.go_path[-1]: _json_value(f.value, value.get(f.name)) for f in of.properties.values()}
+    fields: dict[str, Any] = {}
+    for f in of.properties.values():
+        if f.value.ref == OBJECT_META:  # embedded without a name
+            fields |= value.get(f.name) or {}
+        else:
+            fields[f.go_path[-1]] = _json_value(f.value, value.get(f.name))
+    return fields
 
 
 def _json_value(of: SchemaValue, value: Any) -> Any:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from transom.kit.caching import text_cache
 from transom.kit.goquote import go_quote
 from transom.machinery.field import (
     FieldError,
     GoText,
+    SelectorValueError,
     forbidden,
     invalid,
     not_supported,
@@ -330,13 +331,45 @@ def validate_any_object_meta_update(
     for name, empty in _FIXED:
         value, before = new.get(name, empty), old.get(name, empty)
         if value != before:
-            shown = GoText(go_time(value)) if name in _TIMES and value else value
+            shown = GoText(go_time(value), go_quote(value)) if name in _TIMES and value else value
             errors.append(invalid(f"{path}.{name}", shown, IMMUTABLE))
     return (
         errors
         + _shared(new, path)
         + validate_managed_fields(new.get("managedFields"), f"{path}.managedFields")
     )
+
+
+def validate_template_metadata(meta: Mapping[str, Any], path: str) -> list[FieldError]:
+    """The metadata in the template of a claim: only labels and annotations are used."""
+    errors = validate_annotations(meta.get("annotations"), f"{path}.annotations")
+    errors += validate_labels(meta.get("labels"), f"{path}.labels")
+    given = [name for name in meta if name not in ("annotations", "labels") and meta[name]]
+    # In the order of Go's struct, and with its names.
+    for name in sorted(given, key=_META_FIELDS.index):
+        shown = "uID" if name == "uid" else name
+        errors.append(forbidden(f"{path}.{shown}", "cannot be set for an ephemeral volume"))
+    return errors
+
+
+_META_FIELDS: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "clusterName",
+    "managedFields",
+)
 
 
 def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:
@@ -368,7 +401,13 @@ def validate_label_selector_requirement(
             )
     else:
         errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    return errors + validate_label_name(requirement.get("key", ""), f"{path}.key")
+    errors += validate_label_name(requirement.get("key", ""), f"{path}.key")
+    for i, value in enumerate(values or ()):
+        errors += (
+            SelectorValueError("Invalid", f"{path}.values[{i}]", value, text)
+            for text in is_label_value(value)
+        )
+    return errors
 
 
 def validate_conditions(

@@ -12,7 +12,12 @@ from transom.machinery.releases import TABLES_SINCE
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.schema import SchemaType, schema_table
-from transom.machinery.validation.checks import dns_label, dns_subdomain, positive_quantity
+from transom.machinery.validation.checks import (
+    csi_driver_name,
+    dns_label,
+    dns_subdomain,
+    positive_quantity,
+)
 from transom.machinery.validation.claim import (
     ACCESS_MODES,
     SINGLE_POD,
@@ -35,7 +40,6 @@ from transom.machinery.validation.scheduling import check_node_selector
 from transom.machinery.validation.volumes import (
     ISCSI_FORMS,
     check_azure_disk,
-    check_csi_driver_name,
     check_disk,
     check_fc,
     check_flex_volume,
@@ -121,7 +125,7 @@ def _storage_os(source: dict[str, Any], path: str, errors: Errors) -> None:
 
 
 def _csi(source: dict[str, Any], path: str, errors: Errors) -> None:
-    check_csi_driver_name(source.get("driver", ""), f"{path}.driver", errors)
+    errors += csi_driver_name(source.get("driver", ""), f"{path}.driver")
     check_required(source, ("volumeHandle",), path, errors)
     # The space in the last path is Kubernetes' own.
     for field, shown in (

@@ -10,14 +10,13 @@ from typing import Any
 
 from transom.kit.goquote import go_quote
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required
-from transom.machinery.validation.checks import dns_subdomain
+from transom.machinery.validation.checks import csi_driver_name, dns_subdomain
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_object_meta, validate_object_meta_update
 from transom.machinery.validation.names import byte_len, name_is_dns_subdomain
 from transom.machinery.validation.pod_annotations import apparmor_problem, check_seccomp_name
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.security import PROC_MOUNTS, SYSCTL_LIMIT, SYSCTL_SEGMENT
-from transom.machinery.validation.storage import csi_driver_name
 
 _APPARMOR_DEFAULT = "apparmor.security.beta.kubernetes.io/defaultProfileName"
 _APPARMOR_ALLOWED = "apparmor.security.beta.kubernetes.io/allowedProfileNames"

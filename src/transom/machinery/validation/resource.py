@@ -27,21 +27,26 @@ from transom.machinery.field import (
     too_long,
     too_many,
 )
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.resourcenames import is_extended_resource_name
 from transom.machinery.schema import schema_table
 from transom.machinery.validation.addresses import interface_address
-from transom.machinery.validation.checks import check_each, dns_label, dns_subdomain
+from transom.machinery.validation.checks import (
+    check_each,
+    csi_driver_name,
+    dns_label,
+    dns_subdomain,
+)
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.internal_dump import dump_internal
 from transom.machinery.validation.meta import (
     immutable,
-    validate_annotations,
     validate_conditions,
     validate_label_name,
-    validate_labels,
     validate_object_meta,
     validate_object_meta_update,
+    validate_template_metadata,
 )
 from transom.machinery.validation.names import (
     byte_len,
@@ -51,7 +56,6 @@ from transom.machinery.validation.names import (
 )
 from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 from transom.machinery.validation.scheduling import check_node_selector
-from transom.machinery.validation.storage import csi_driver_name
 
 _REQUESTS: Final = 32
 _CONSTRAINTS: Final = 32
@@ -581,13 +585,13 @@ def _template_rules(features: FeatureSet) -> ValidationRules:
     def create(obj: Object) -> Errors:
         errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
         spec = obj.get("spec") or {}
-        meta = spec.get("metadata") or {}
-        errors += validate_annotations(meta.get("annotations"), "spec.metadata.annotations")
-        errors += validate_labels(meta.get("labels"), "spec.metadata.labels")
+        errors += validate_template_metadata(spec.get("metadata") or {}, "spec.metadata")
         return errors + checks.claim_spec(spec.get("spec") or {}, "spec.spec")
 
     def update(new: Object, old: Object) -> Errors:
-        errors = create(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+        errors = validate_object_meta_update(new["metadata"], old["metadata"])
+        if not has_behaviour(features.release, "UncheckedClaimTemplates"):
+            errors = create(new) + errors
         spec = new.get("spec") or {}
         return errors + immutable(
             spec,

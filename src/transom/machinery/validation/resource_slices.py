@@ -20,7 +20,12 @@ from transom.machinery.quantity import Quantity, parse_quantity
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.resourcenames import is_native_resource
 from transom.machinery.schema import schema_table
-from transom.machinery.validation.checks import check_each, dns_label, dns_subdomain
+from transom.machinery.validation.checks import (
+    check_each,
+    csi_driver_name,
+    dns_label,
+    dns_subdomain,
+)
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.internal_dump import dump_internal
 from transom.machinery.validation.meta import (
@@ -42,7 +47,6 @@ from transom.machinery.validation.resource import (
 )
 from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 from transom.machinery.validation.scheduling import check_node_selector
-from transom.machinery.validation.storage import csi_driver_name
 
 _DEVICES: Final = 128
 _ADVANCED_DEVICES: Final = 64  # with taints, counters or lists

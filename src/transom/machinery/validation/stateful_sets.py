@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from transom.machinery.field import FieldError
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
-from transom.machinery.validation.checks import dns_label
-from transom.machinery.validation.claim import claim_options, validate_claim_spec
+from transom.machinery.validation.claim import claim_options
 from transom.machinery.validation.podoptions import pod_options
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.workload_status import validate_stateful_set_status_update
 from transom.machinery.validation.workloads import (
+    BASE_CHECKS,
+    StatefulSetChecks,
+    check_stateful_set_spec,
     validate_stateful_set,
     validate_stateful_set_update,
 )
@@ -22,22 +22,26 @@ def stateful_set_rules(features: FeatureSet) -> ValidationRules:
     names_service = has_behaviour(features.release, "StatefulSetServiceName")
     checks_claims = has_behaviour(features.release, "StatefulSetClaims")
     claims, pods = claim_options(features), pod_options(features)
+    of_new = StatefulSetChecks(
+        claims if checks_claims else None,
+        names_service,
+        has_behaviour(features.release, "StatefulSetTemplates"),
+    )
+    # The claims and the name of the service do not change.
+    of_valid, of_invalid = StatefulSetChecks(template=of_new.template), BASE_CHECKS
 
     def create(obj: Object) -> Errors:
-        errors = validate_stateful_set(obj, pods)
-        spec: dict[str, Any] = obj.get("spec") or {}
-        if checks_claims:
-            for i, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-                path = f"spec.volumeClaimTemplates[{i}].spec"
-                errors += validate_claim_spec(claim.get("spec") or {}, path, claims)
-        if names_service and spec.get("serviceName"):
-            errors += dns_label(spec["serviceName"], "spec.serviceName")
-        return errors
+        return validate_stateful_set(obj, pods, of_new)
 
     def update(new: Object, old: Object) -> Errors:
         if names_service:  # since the same release, the history may change
             new = _with_history(new, old)
-        errors: list[FieldError] = validate_stateful_set_update(new, old, pods)
+        checks = of_valid
+        if checks.template:
+            before: Errors = []
+            check_stateful_set_spec(old.get("spec") or {}, before, pods, checks)
+            checks = of_invalid if before else of_valid
+        errors: list[FieldError] = validate_stateful_set_update(new, old, pods, checks)
         return errors
 
     return ValidationRules(create, update, validate_stateful_set_status_update)

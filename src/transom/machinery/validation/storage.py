@@ -21,6 +21,7 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.checks import (
     check_each,
+    csi_driver_name,
     dns_subdomain,
     nonnegative_quantity,
     token_lifetime,
@@ -37,7 +38,6 @@ from transom.machinery.validation.meta import (
 from transom.machinery.validation.names import (
     IMMUTABLE,
     byte_len,
-    is_dns1123_subdomain,
     is_qualified_name,
     name_is_dns_subdomain,
 )
@@ -52,13 +52,6 @@ _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolume
 
 def _size(values: Mapping[str, str]) -> int:
     return sum(byte_len(key) + byte_len(value) for key, value in values.items())
-
-
-def csi_driver_name(name: str, path: str) -> Errors:
-    errors = [] if name else [required(path)]
-    if byte_len(name) > 63:
-        errors.append(too_long(path, name, 63))
-    return errors + check_each(path, name, is_dns1123_subdomain(name.lower()))
 
 
 def _parameters(parameters: Mapping[str, str]) -> Errors:
@@ -246,7 +239,8 @@ def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> E
     if name in names:
         errors.append(duplicate(f"{path}.name", name))
     names.add(name)
-    repeated, shown = repetitions(keys), go_dump("[]string", keys)
+    repeated = repetitions(keys)
+    shown = go_dump("[]string", keys)
     for i, key in enumerate(keys):
         if not key:
             errors.append(required(path))

@@ -1,8 +1,7 @@
 """Volumes of a pod spec: one source each, and the rules of every source.
 
 `_SOURCES` holds the sources in the order in which Kubernetes checks them: if a volume has two, the
-later one is reported. The rules for sources that persistent volumes share (`check_csi_driver_name`,
-...) are public.
+later one is reported. The rules for sources that persistent volumes share are public.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from transom.machinery.field import (
     invalid,
     not_supported,
     required,
-    too_long,
 )
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.serviceaccounts import TOKEN_SOURCES
+from transom.machinery.validation.checks import csi_driver_name
 from transom.machinery.validation.claim import claim_options, validate_claim_spec
 from transom.machinery.validation.common import (
     all_invalid,
@@ -41,11 +40,10 @@ from transom.machinery.validation.env import (
 )
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
-    validate_annotations,
     validate_label_selector,
-    validate_labels,
+    validate_template_metadata,
 )
-from transom.machinery.validation.names import byte_len, is_dns1123_subdomain, name_is_dns_subdomain
+from transom.machinery.validation.names import byte_len, name_is_dns_subdomain
 from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
 
@@ -367,16 +365,8 @@ def _check_storage_os(source: Source, path: str, errs: Errors) -> None:
     _check_secret_ref(source, path, errs)
 
 
-def check_csi_driver_name(name: str, path: str, errs: Errors) -> None:
-    if not name:
-        errs.append(required(path))
-    if byte_len(name) > 63:
-        errs.append(too_long(path, name, 63))
-    all_invalid(is_dns1123_subdomain(name.lower()), name, path, errs)
-
-
 def _check_csi(source: Source, path: str, errs: Errors) -> None:
-    check_csi_driver_name(source.get("driver", ""), f"{path}.driver", errs)
+    errs += csi_driver_name(source.get("driver", ""), f"{path}.driver")
     ref = source.get("nodePublishSecretRef")
     if ref is None:
         return
@@ -403,14 +393,7 @@ def _check_ephemeral(
     if template is None:
         errs.append(required(where))
         return
-    meta = template.get("metadata") or {}
-    errs += validate_annotations(meta.get("annotations"), f"{where}.metadata.annotations")
-    errs += validate_labels(meta.get("labels"), f"{where}.metadata.labels")
-    for name, value in meta.items():
-        if name not in ("annotations", "labels") and value is not None:
-            errs.append(
-                forbidden(f"{where}.metadata.{name}", "cannot be set for an ephemeral volume")
-            )
+    errs += validate_template_metadata(template.get("metadata") or {}, f"{where}.metadata")
     claims = claim_options(options.features)
     errs += validate_claim_spec(template.get("spec") or {}, f"{where}.spec", claims)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -19,6 +20,8 @@ from transom.machinery.integers import parse_int
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.selectors import LabelSelector, SelectorError, from_map, from_object
 from transom.machinery.validation import godump
+from transom.machinery.validation.checks import dns_label
+from transom.machinery.validation.claim import ClaimOptions, validate_claim_spec
 from transom.machinery.validation.common import check_nonnegative, check_nonnegative_fields
 from transom.machinery.validation.meta import (
     immutable,
@@ -470,8 +473,23 @@ def validate_daemon_set_update_extensions(
 # --- StatefulSet
 
 
-def _check_stateful_set_spec(
-    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+@dataclass(frozen=True, slots=True)
+class StatefulSetChecks:
+    """What releases after 1.20 check as well."""
+
+    claims: ClaimOptions | None = None  # of the claim templates, if they are checked
+    service_name: bool = False
+    template: bool = False
+
+
+BASE_CHECKS = StatefulSetChecks()
+
+
+def check_stateful_set_spec(
+    spec: dict[str, Any],
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
+    checks: StatefulSetChecks = BASE_CHECKS,
 ) -> None:
     policy = spec.get("podManagementPolicy", "")
     if not policy:
@@ -488,21 +506,45 @@ def _check_stateful_set_spec(
                     f"spec.persistentVolumeClaimRetentionPolicy.{name}", value, _RETENTION
                 )
             )
+    if checks.claims is not None:
+        for i, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            where = f"spec.volumeClaimTemplates[{i}].spec"
+            errs += validate_claim_spec(claim.get("spec") or {}, where, checks.claims)
     check_nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", errs)
     check_nonnegative((spec.get("ordinals") or {}).get("start", 0), "spec.ordinals.start", errs)
+    if checks.service_name and spec.get("serviceName"):
+        errs += dns_label(spec["serviceName"], "spec.serviceName")
     _check_selector(spec, "statefulset", errs)
     template = spec.get("template") or {}
     selector = parsed_selector(spec.get("selector"))
     if selector is None:
         errs.append(invalid("spec.selector", godump.dump_label_selector(spec["selector"]), ""))
     else:
-        # The spec of the template is not checked: it may mount claims that the StatefulSet will
-        # create.
         if not selector.empty:
             _check_labels_match(selector, template, "spec.template", errs)
+        if checks.template:
+            check_pod_template(_template_of_a_pod(spec), "spec.template", errs, options=options)
         meta, pod_spec = template.get("metadata") or {}, template.get("spec") or {}
         check_template_metadata(meta, pod_spec, "spec.template", errs, options=options)
     _check_always_running(template, "StatefulSet", "spec.template", errs)
+
+
+def _template_of_a_pod(spec: dict[str, Any]) -> dict[str, Any]:
+    """The template with the volumes of the claims that the StatefulSet will create, without the
+    names that it sets.
+    """
+    template = spec.get("template") or {}
+    claims: dict[str, Any] = {}
+    for claim in spec.get("volumeClaimTemplates") or ():
+        name = (claim.get("metadata") or {}).get("name", "")
+        claims[name] = {"name": name, "persistentVolumeClaim": {"claimName": name}}
+    pod = dict(template.get("spec") or {})
+    pod.pop("subdomain", None)
+    pod.pop("hostname", None)
+    if claims:
+        others = (v for v in pod.get("volumes") or () if v.get("name", "") not in claims)
+        pod["volumes"] = [*claims.values(), *others]
+    return {**template, "spec": pod}
 
 
 def _check_stateful_set_strategy(strategy: dict[str, Any], path: str, errs: Errors) -> None:
@@ -538,16 +580,23 @@ def _check_stateful_set_strategy(strategy: dict[str, Any], path: str, errs: Erro
         check_at_most_100_percent(unavailable, where, errs)
 
 
-def validate_stateful_set(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
+def validate_stateful_set(
+    obj: Object,
+    options: PodOptions = BASE_OPTIONS,
+    checks: StatefulSetChecks = BASE_CHECKS,
+) -> Errors:
     errs = _create_meta(obj)
-    _check_stateful_set_spec(_spec(obj), errs, options=options)
+    check_stateful_set_spec(_spec(obj), errs, options, checks)
     return errs
 
 
 def validate_stateful_set_update(
-    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+    new: Object,
+    old: Object,
+    options: PodOptions = BASE_OPTIONS,
+    checks: StatefulSetChecks = BASE_CHECKS,
 ) -> Errors:
-    errs = validate_stateful_set(new, options=options) + _update_meta(new, old)
+    errs = validate_stateful_set(new, options, checks) + _update_meta(new, old)
     spec, before = _spec(new), _spec(old)
     if any(spec.get(name) != before.get(name) for name in {*spec, *before} - _STATEFULSET_MUTABLE):
         errs.append(forbidden("spec", _STATEFULSET_FIXED))

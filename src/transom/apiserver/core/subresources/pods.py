@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from transom.apiserver.core.attributes import AdmissionInterface, admit_subresource
-from transom.apiserver.core.bodies import begin_write, read_media
+from transom.apiserver.core.bodies import begin_write, check_namespace, decode_action, read_media
 from transom.apiserver.core.call import ApiCall, DocumentResult
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
-from transom.machinery import codec, errors, field, podutil, selectors
+from transom.machinery import errors, field, podutil, selectors
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.gofmt import go_sprint
 from transom.machinery.kinds import GVK
@@ -44,13 +45,13 @@ class PodSubresources:
         self._budgets = resources.require("policy", "v1", "poddisruptionbudgets")
 
     async def _read(self, call: ApiCall, gvk: GVK, also: Collection[GVK] = ()) -> Object:
-        begin_write(call, "CreateOptions")
-        raw, media = call.body, read_media(call)
-        if not call.ctx.large:
-            return codec.decode_object(raw, media, gvk, strict=False, also=also).obj
-        return await self._storage.compute(
-            call.ctx, lambda: codec.decode_object(raw, media, gvk, strict=False, also=also).obj
-        )
+        options = begin_write(call, "CreateOptions")
+        media = read_media(call)
+        read = partial(decode_action, call, options, media, gvk, also)
+        obj = read() if not call.ctx.large else await self._storage.compute(call.ctx, read)
+        if has_behaviour(call.res.release, "ApplyErrorsNameObject"):
+            check_namespace(call.res, obj, call.info.namespace)
+        return obj
 
     async def bind(self, call: ApiCall) -> DocumentResult:
         binding = await self._read(call, BINDING)

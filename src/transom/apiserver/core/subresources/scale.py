@@ -9,6 +9,7 @@ from transom.apiserver.core.bodies import (
     APPLY_PATCH,
     begin_write,
     check_object_name,
+    decode_action,
     field_validation,
     patch_media,
     read_apply_body,
@@ -138,10 +139,10 @@ class ScaleSubresource:
         return _result(call, read_scale(res, stored))
 
     async def update(self, call: ApiCall) -> DocumentResult:
-        begin_write(call, "UpdateOptions")
-        raw, media, wanted = call.body, read_media(call), _served(call)
+        options = begin_write(call, "UpdateOptions")
+        media, wanted = read_media(call), _served(call)
         given = await self._storage.compute(
-            call.ctx, lambda: codec.decode_object(raw, media, wanted, strict=False).obj
+            call.ctx, lambda: decode_action(call, options, media, wanted)
         )
         check_object_name(call.res, given, call.info)
         return await self._store(call, lambda _current: copy_object(given), reread=False)

@@ -1,0 +1,197 @@
+"""Rules that changed after 1.20, with the errors that a real kube-apiserver 1.36.4 returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from transom.machinery import codec, validation
+from transom.machinery.codec import DecodeError
+from transom.machinery.kinds import GVK, Kind
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.texts import in_release
+from transom.machinery.schema import schema_table
+
+Object = dict[str, Any]
+
+
+def kind_of(key: str) -> Kind:
+    group, _, name = key.partition("/")
+    return Kind(group, name, f"{name.lower()}s", namespaced=name != "CSINode")
+
+
+META = {"name": "a", "namespace": "n"}
+LABEL = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+    "'12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def features(minor: int) -> FeatureSet:
+    return FeatureSet(Release(1, minor))
+
+
+def created(minor: int, kind: str, obj: Object) -> list[str]:
+    errors = validation.validate_create(kind_of(kind), obj, "", features(minor))
+    return [str(error) for error in in_release(Release(1, minor), errors)]
+
+
+def updated(minor: int, kind: str, new: Object, old: Object) -> list[str]:
+    meta = {"resourceVersion": "1", "uid": "u"}
+    new, old = ({**obj, "metadata": {**obj["metadata"], **meta}} for obj in (new, old))
+    errors = validation.validate_update(kind_of(kind), new, old, "", "", features(minor))
+    return [str(error) for error in in_release(Release(1, minor), errors)]
+
+
+def policy(value: str, operator: str = "In") -> Object:
+    term = {"key": "k", "operator": operator, "values": [value]}
+    return {
+        "metadata": dict(META),
+        "spec": {"podSelector": {"matchExpressions": [term]}, "policyTypes": ["Ingress"]},
+    }
+
+
+@pytest.mark.parametrize(
+    "minor, expected",
+    [
+        (25, []),
+        (26, [f'spec.podSelector.matchExpressions[0].values[0]: Invalid value: "-a": {LABEL}']),
+    ],
+)
+def test_values_of_selectors_are_label_values(minor: int, expected: list[str]) -> None:
+    assert created(minor, "networking.k8s.io/NetworkPolicy", policy("-a")) == expected
+
+
+def test_an_object_keeps_the_selector_values_it_had() -> None:
+    kind = "networking.k8s.io/NetworkPolicy"
+    assert updated(36, kind, policy("-b"), policy("-a")) == []
+    assert len(updated(36, kind, policy("-b"), policy("a"))) == 1
+
+
+def node_driver(name: str) -> Object:
+    return {"metadata": {"name": "a"}, "spec": {"drivers": [{"name": name, "nodeID": "x"}]}}
+
+
+@pytest.mark.parametrize("minor, times", [(35, 2), (36, 1)])
+def test_each_error_of_a_csi_node_appears_once_since_1_36(minor: int, times: int) -> None:
+    assert len(created(minor, "storage.k8s.io/CSINode", node_driver("a_b"))) == times
+
+
+def test_a_missing_driver_name_is_one_error_since_1_35() -> None:
+    kind = "storage.k8s.io/CSINode"
+    assert created(36, kind, node_driver("")) == ["spec.drivers[0].name: Required value"]
+    assert len(created(34, kind, node_driver(""))) == 4
+
+
+def stateful_set(container: Object) -> Object:
+    labels = {"app": "a"}
+    pod = {
+        "containers": [
+            {
+                "terminationMessagePolicy": "File",
+                "imagePullPolicy": "Always",
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                **container,
+            }
+        ],
+        "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst",
+        "terminationGracePeriodSeconds": 30,
+        "hostname": "Not A Name",
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    return {
+        "metadata": dict(META),
+        "spec": {
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "selector": {"matchLabels": labels},
+            "serviceName": "a",
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "volumeClaimTemplates": [claim],
+        },
+    }
+
+
+def test_the_template_of_a_stateful_set_is_checked_since_1_34() -> None:
+    kind = "apps/StatefulSet"
+    good, bad = stateful_set({"name": "c", "image": "i"}), stateful_set({"name": "c"})
+    assert created(36, kind, good) == []  # the claim is a volume of the pods
+    wrong = ["spec.template.spec.containers[0].image: Required value"]
+    assert (created(33, kind, bad), created(34, kind, bad)) == ([], wrong)
+    assert updated(36, kind, bad, good) == wrong
+    assert updated(36, kind, bad, bad) == []  # it was accepted before
+
+
+def test_metadata_of_claim_templates_is_labels_and_annotations() -> None:
+    spec = {"devices": {}}
+    template = {
+        "metadata": dict(META),
+        "spec": {"metadata": {"labels": {"a": "b"}, "uid": "u", "name": "x"}, "spec": spec},
+    }
+    assert created(36, "resource.k8s.io/ResourceClaimTemplate", template) == [
+        "spec.metadata.name: Forbidden: cannot be set",
+        "spec.metadata.uID: Forbidden: cannot be set",
+    ]
+
+
+def decoding_error(minor: int, gvk: GVK, text: bytes) -> str:
+    with pytest.raises(DecodeError) as found:
+        codec.decode_object(text, "application/json", gvk, types=schema_table(Release(1, minor)))
+    return found.value.base
+
+
+@pytest.mark.parametrize(
+    "gvk, body, expected",
+    [
+        (
+            GVK("batch", "v1", "Job"),
+            b'{"spec":{"podReplacementPolicy":[]}}',
+            "json: cannot unmarshal array into Go struct field JobSpec.spec.podReplacementPolicy "
+            "of type v1.PodReplacementPolicy",
+        ),
+        (
+            GVK("", "v1", "LimitRange"),
+            b'{"spec":{"limits":[{"max":"1Gi"}]}}',
+            "json: cannot unmarshal string into Go struct field LimitRangeItem.spec.limits.max "
+            "of type v1.ResourceList",
+        ),
+        (
+            GVK("certificates.k8s.io", "v1", "CertificateSigningRequest"),
+            b'{"spec":{"usages":["any",2]}}',
+            "json: cannot unmarshal number into Go struct field "
+            "CertificateSigningRequestSpec.spec.usages of type v1.KeyUsage",
+        ),
+        (
+            GVK("resource.k8s.io", "v1", "ResourceSlice"),
+            b'{"spec":{"devices":[{"attributes":[]}]}}',
+            "json: cannot unmarshal array into Go struct field Device.spec.devices.attributes "
+            "of type map[v1.QualifiedName]v1.DeviceAttribute",
+        ),
+        (
+            GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+            b'{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"items":[""]}}}]}}',
+            "json: cannot unmarshal string into Go struct field "
+            "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items of type v1.JSONSchemaProps",
+        ),
+    ],
+)
+def test_decoding_errors_name_the_types_of_go(gvk: GVK, body: bytes, expected: str) -> None:
+    assert decoding_error(36, gvk, body) == expected
+
+
+def test_a_null_in_a_map_of_lists_is_an_empty_list() -> None:
+    gvk = GVK("authorization.k8s.io", "v1", "SubjectAccessReview")
+    body = b'{"spec":{"extra":{"a":null}}}'
+    decoded = codec.decode_object(body, "application/json", gvk, types=schema_table(Release(1, 36)))
+    assert decoded.obj["spec"]["extra"] == {"a": None}
