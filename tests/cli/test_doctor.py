@@ -30,7 +30,7 @@ def test_general_things_come_first_and_each_says_why_and_what_to_do() -> None:
         "        why: It keeps restarting with increasing back-off.",
         (
             "        fix: Read its log: kubectl logs web-0 --namespace default --container c "
-            "--previous"
+            "--previous; likewise for the others"
         ),
         "",
         "Windows",

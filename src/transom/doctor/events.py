@@ -85,6 +85,10 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
         "selects pods that no controller with a scale owns",
         "Create the pods with a Deployment, ReplicaSet or StatefulSet, or use an integer minAvailable.",
     ),
+    "FailedPrepareDynamicResources": (
+        "the devices of its ResourceClaims cannot be prepared",
+        "Check that the DRA driver of the DeviceClass runs on the node, and its log.",
+    ),
     "FailedResourceClaimCreation": (
         "its ResourceClaim cannot be created",
         "Create the ResourceClaimTemplate that the pod names, or correct it.",

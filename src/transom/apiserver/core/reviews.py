@@ -43,6 +43,8 @@ async def read_review(
         if has_behaviour(res.release, "WipedReviews"):
             for name in _WIPED:
                 meta.pop(name, None)
+            if not has_behaviour(res.release, "OmittedZeroTimes"):
+                meta["creationTimestamp"] = None
             if not res.kind.namespaced:
                 meta.pop("namespace", None)
             elif call.info.namespace:

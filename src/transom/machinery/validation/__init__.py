@@ -7,6 +7,7 @@ module that the table below names; it is imported when the first object of the k
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import Any, Final
 
@@ -214,7 +215,12 @@ def validate_update(
             before = found.create(old)
             if any(isinstance(error, SelectorValueError) for error in before):
                 errors = [e for e in errors if not isinstance(e, SelectorValueError)]
-        return _in_release(kind, errors, features.release, updates=True) if errors else errors
+        if not errors:
+            return errors
+        again = found.create(new) if kind.key in _VALIDATED_ONCE else []
+        if kind.key in _CREATED_TWICE:
+            again = again[: len(again) // 2]
+        return _in_release(kind, errors, features.release, again)
 
 
 # Kinds that Kubernetes validated twice, at the update as a new object too, so that each error
@@ -229,21 +235,44 @@ _VALIDATED_ONCE: Final = {
     "networking.k8s.io/NetworkPolicy": Release(1, 36),
     "storage.k8s.io/CSINode": Release(1, 36),
 }
+_CREATED_TWICE: Final = ("storage.k8s.io/CSINode",)
 _SELECTOR_VALUES_SINCE: Final = Release(1, 26)
 _NO_NAME_ERRORS_SINCE: Final = Release(1, 35)
 
 
 def _in_release(
-    kind: Kind, errors: list[FieldError], release: Release, *, updates: bool = False
+    kind: Kind,
+    errors: list[FieldError],
+    release: Release,
+    again: list[FieldError] | None = None,
 ) -> list[FieldError]:
-    """The errors that the release reports."""
+    """The errors that the release reports. `again`: those of the object as a new one, for an
+    update.
+    """
     if release < _SELECTOR_VALUES_SINCE:
         errors = [error for error in errors if not isinstance(error, SelectorValueError)]
     if release >= _NO_NAME_ERRORS_SINCE:
         errors = [error for error in errors if not isinstance(error, NoNameError)]
     since = _VALIDATED_ONCE.get(kind.key)
-    if since is not None and release >= since:
-        found = {str(error): error for error in errors}
-        # Only a new object needs a good name.
-        errors = [e for e in found.values() if not updates or e.field != "metadata.generateName"]
-    return errors
+    if since is None or release < since:
+        return errors
+    if again is None:
+        return errors[: len(errors) // 2] if kind.key in _CREATED_TWICE else errors
+    return _without(errors, again)
+
+
+def _without(errors: list[FieldError], again: list[FieldError]) -> list[FieldError]:
+    """The errors of an update without those of the same object as a new one, if they appear
+    twice. Only a new object needs a good name.
+    """
+    extra = Counter(str(error) for error in again)
+    total = Counter(str(error) for error in errors)
+    dropped = {text: count for text, count in extra.items() if total[text] >= 2 * count}
+    kept = []
+    for error in errors:
+        text = str(error)
+        if dropped.get(text):
+            dropped[text] -= 1
+        elif error.field != "metadata.generateName":
+            kept.append(error)
+    return kept

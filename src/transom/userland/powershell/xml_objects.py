@@ -29,8 +29,16 @@ _TYPES: Final = {
 _STEP: Final = re.compile(r"(//?)?([^/\[\]]+)((?:\[[^\]]*\])*)")
 _PREDICATE: Final = re.compile(r"\[([^\]]*)\]")
 _COMPARISON: Final = re.compile(r"""(@?[\w.:-]+|text\(\)|\.)\s*(?:=\s*(?:'([^']*)'|"([^"]*)"))?""")
-_ENCODING: Final = re.compile(r"^(\s*<\?xml[^>]*?)\s+encoding=[\"'][\w.-]+[\"']")
+_ENCODING: Final = re.compile(r"\sencoding=[\"'][\w.-]+[\"']")
 _DECLARED: Final = re.compile(r"<!(ENTITY|DOCTYPE)", re.IGNORECASE)
+
+
+def _without_encoding(source: str) -> str:
+    """The text of a document has no encoding any more, whatever its declaration says."""
+    head, end, rest = source.partition("?>")
+    if not end or not head.lstrip().startswith("<?xml"):
+        return source
+    return _ENCODING.sub("", head, count=1) + end + rest
 
 
 class XmlObject(PsObject):
@@ -96,7 +104,7 @@ def parse_xml(value: Any) -> XmlObject:
     try:
         if _DECLARED.search(source):
             raise ValueError("DTD is prohibited in this XML document.")
-        return XmlObject(minidom.parseString(_ENCODING.sub(r"\1", source, count=1).encode()))
+        return XmlObject(minidom.parseString(_without_encoding(source).encode()))
     except (ExpatError, ValueError) as problem:
         raise PowerShellError(
             f'Cannot convert value "{source[:120]}" to type "System.Xml.XmlDocument". Error: "{problem}"',
