@@ -57,9 +57,14 @@ spec:
 """
 GATEWAY = """
 apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: public}
+spec: {controllerName: transom.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge}
-spec: {gatewayClassName: transom, listeners: [{name: web, port: 80, protocol: HTTP}]}
+spec: {gatewayClassName: public, listeners: [{name: web, port: 80, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -163,7 +168,15 @@ def test_an_ingress_answers(kubectl_here: Kubectl, tmp_path: Path) -> None:
     kubectl("apply", "--filename", "-", stdin=GATEWAY)
     wait_for(kubectl, "gateway/edge", "{.status.addresses[0].value}", "127.0.0.1")
     wait_for(kubectl, "httproute/web", "{.status.parents[0].conditions[0].type}", "Accepted")
+    wait_for(kubectl, "gatewayclass/public", "{.status.conditions[0].status}", "True")
     assert get(found["http"], "route.example.com") == 200
+    assert get(found["https"], "route.example.com", insecure_context()) == 404, "no HTTPS listener"
+
+
+def insecure_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def wait_for(kubectl: Kubectl, name: str, path: str, wanted: str) -> None:

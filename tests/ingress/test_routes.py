@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transom.ingress import gateway
+from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import secret_context, tls_hosts
 from transom.ingress.controller import CONTROLLER, serves_ingress
 from transom.ingress.routes import host_name, make_table
@@ -163,9 +163,13 @@ def http_route(namespace: str = "infra", **spec: Any) -> Object:
     return {"metadata": meta, "spec": {"parentRefs": [parent], **spec}}
 
 
+def every_service(_namespace: str, _name: str) -> bool:
+    return True
+
+
 def gateway_table(route: Object, class_name: str = "edge", allowed: str | None = None) -> Any:
     owned = gateway.own_gateways([CLASS], [gateway_object(class_name, allowed)])
-    return make_table([], gateway.http_routes(route, owned))
+    return make_table([], gateway.http_routes(route, owned, every_service))
 
 
 def backend(name: str, **more: Any) -> list[Object]:
@@ -220,11 +224,129 @@ def test_routes_attach_to_our_gateways(
     assert found(table, "h", "/") == ("s" if served else "-")
 
 
+NOW = "2026-01-01T00:00:00Z"
+LISTENERS = [
+    {"name": "web", "port": 80, "protocol": "HTTP"},
+    {
+        "name": "tls",
+        "port": 443,
+        "protocol": "HTTPS",
+        "hostname": "*.example.com",
+        "tls": {"certificateRefs": [{"name": "pair"}]},
+    },
+    {"name": "raw", "port": 9000, "protocol": "TCP"},
+]
+
+
+def two_listeners() -> dict[str, Object]:
+    made = gateway_object("edge")
+    made["spec"]["listeners"] = LISTENERS
+    return {"infra/g": made}
+
+
+def attached(route: Object, **parent: Any) -> gateway.ParentAttachment:
+    route["spec"]["parentRefs"][0] |= parent
+    (found,) = gateway.attach_route(route, two_listeners())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("parent", "hosts", "listeners", "reason"),
+    [
+        ({}, [], ["web", "tls"], "Accepted"),
+        ({}, ["example.org"], ["web"], "Accepted"),
+        ({"sectionName": "tls"}, ["a.b.example.com"], ["tls"], "Accepted"),
+        ({"sectionName": "tls"}, ["*.com", "*.b.example.com"], ["tls"], "Accepted"),
+        ({"sectionName": "tls"}, ["example.com"], [], "NoMatchingListenerHostname"),
+        ({"port": 443}, [], ["tls"], "Accepted"),
+        ({"port": 444}, [], [], "NoMatchingParent"),
+        ({"sectionName": "none"}, [], [], "NoMatchingParent"),
+        ({"sectionName": "raw"}, [], [], "NotAllowedByListeners"),
+    ],
+)
+def test_listeners_accept_routes_by_section_port_and_host(
+    parent: Object, hosts: list[str], listeners: list[str], reason: str
+) -> None:
+    found = attached(http_route(hostnames=hosts), **parent)
+    assert [row["name"] for row in found.listeners] == listeners
+    assert found.reason == reason
+
+
+def test_a_redirect_of_http_and_a_route_of_https_do_not_disturb_each_other() -> None:
+    redirect = http_route(rules=[{"filters": [{"requestRedirect": {"scheme": "https"}}]}])
+    redirect["spec"]["parentRefs"][0]["sectionName"] = "web"
+    shop = http_route(rules=[{"backendRefs": backend("shop")}])
+    shop["spec"]["parentRefs"][0]["sectionName"] = "tls"
+    owned = two_listeners()
+    routes = [r for one in (redirect, shop) for r in gateway.http_routes(one, owned, every_service)]
+    table = make_table([], routes)
+    plain, secure = (table.find("a.example.com", "/", scheme=name) for name in ("http", "https"))
+    assert plain is not None and plain.filters and not plain.backends
+    assert secure is not None and [one.service for one in secure.backends] == ["shop"]
+    assert table.find("example.org", "/", scheme="https") is None, "the host of the listener"
+
+
+def conditions(rows: list[Object]) -> list[str]:
+    return [f"{row['type']}={row['status']} {row['reason']}" for row in rows]
+
+
+def test_a_gateway_reports_its_listeners() -> None:
+    found = [attached(http_route()), attached(http_route(), sectionName="tls")]
+    one = two_listeners()["infra/g"]
+    status = gateway_status.gateway_status(one, "127.0.0.1", found, lambda *_: False, NOW)
+    web, tls, raw = status["listeners"]
+    assert [row["attachedRoutes"] for row in (web, tls, raw)] == [1, 2, 0]
+    assert conditions(web["conditions"]) == [
+        "Accepted=True Accepted",
+        "Programmed=True Programmed",
+        "ResolvedRefs=True ResolvedRefs",
+    ]
+    assert conditions(tls["conditions"]) == [
+        "Accepted=True Accepted",
+        "Programmed=False Invalid",
+        "ResolvedRefs=False InvalidCertificateRef",
+    ]
+    assert conditions(raw["conditions"])[:2] == [
+        "Accepted=False UnsupportedProtocol",
+        "Programmed=False Invalid",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ref", "wanted"),
+    [
+        ({"name": "here"}, "ResolvedRefs=True ResolvedRefs"),
+        ({"name": "gone"}, "ResolvedRefs=False BackendNotFound"),
+        ({"name": "here", "kind": "Bucket", "group": "x.io"}, "ResolvedRefs=False InvalidKind"),
+    ],
+)
+def test_a_route_reports_backends_that_cannot_be_used(ref: Object, wanted: str) -> None:
+    def exists(namespace: str, name: str) -> bool:
+        return (namespace, name) == ("infra", "here")
+
+    route = http_route(rules=[{"backendRefs": [{"port": 80, **ref}]}])
+    foreign = {"controllerName": "example.com/other", "parentRef": {"name": "x"}, "conditions": []}
+    stale = {"controllerName": gateway.CONTROLLER, "parentRef": {"name": "y"}, "conditions": []}
+    route["status"] = {"parents": [stale, foreign]}
+    status = gateway_status.route_status(route, [attached(route)], exists, NOW)
+    other, own = status["parents"]
+    assert other == foreign
+    assert conditions(own["conditions"]) == ["Accepted=True Accepted", wanted]
+    (made,) = gateway.http_routes(route, two_listeners(), exists)[0].backends
+    assert made.invalid is ("False" in wanted)
+
+
+def test_a_class_is_accepted() -> None:
+    status = gateway_status.class_status(CLASS, NOW)
+    assert conditions(status["conditions"]) == ["Accepted=True Accepted"]
+
+
 def test_status_changes_only_with_its_content() -> None:
-    made = gateway.gateway_status(gateway_object("edge"), "127.0.0.1", 1, "2026-01-01T00:00:00Z")
-    later = gateway.gateway_status(gateway_object("edge"), "127.0.0.1", 1, "2026-01-02T00:00:00Z")
-    more = gateway.gateway_status(gateway_object("edge"), "127.0.0.1", 2, "2026-01-02T00:00:00Z")
-    assert gateway.same_status(made, later) and not gateway.same_status(made, more)
-    assert not gateway.same_status(None, made)
-    types = [row["type"] for row in made["conditions"]]
-    assert types == ["Accepted", "Programmed"]
+    def status(attachments: list[gateway.ParentAttachment], now: str) -> Object:
+        one = two_listeners()["infra/g"]
+        return gateway_status.gateway_status(one, "127.0.0.1", attachments, lambda *_: True, now)
+
+    made, later = status([], NOW), status([], "2026-01-02T00:00:00Z")
+    more = status([attached(http_route())], NOW)
+    assert gateway_status.same_status(made, later) and not gateway_status.same_status(made, more)
+    assert not gateway_status.same_status(None, made)

@@ -182,9 +182,10 @@ class Machine:
         container: int = 0,
         ips: tuple[str, ...] = ("10.1.2.3",),
         image: Image = IMAGE,
+        kind: str = "containers",
     ) -> Any:
         sandbox = Sandbox("s", SandboxConfig("web", "ns", UID), "ready", 0.0, ips=ips)
-        wanted = pod["spec"]["containers"][container]
+        wanted = pod["spec"][kind][container]
         return self.run(
             self.volumes.mount(pod),
             self.builder.container_config(pod, wanted, sandbox, image, 0, {}),

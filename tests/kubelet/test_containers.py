@@ -100,6 +100,13 @@ def test_a_container() -> None:
     assert machine.files.stat(log.host_path).mode == 0o666
 
 
+def test_an_init_container_must_end_unless_it_is_a_sidecar() -> None:
+    sidecar = {"name": "proxy", "restartPolicy": "Always"}
+    wanted = pod(initContainers=[{"name": "migrate"}, sidecar])
+    made = [Machine().config(wanted, number, kind="initContainers") for number in (0, 1)]
+    assert [config.init for config in (*made, Machine().config(wanted))] == [True, False, False]
+
+
 def test_the_hosts_file() -> None:
     machine = Machine()
     aliases = [{"ip": "1.2.3.4", "hostnames": ["x", "y"]}]

@@ -59,6 +59,10 @@ class IngressCertificates:
                 return self._context(place)
         return None
 
+    def usable(self, namespace: str, name: str) -> bool:
+        """Whether a Secret of `use_hosts` has a certificate and its key."""
+        return self._context((namespace, name)) is not None
+
     def _select(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         found = self.context_for(name or "")
         if found is not None:

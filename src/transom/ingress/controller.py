@@ -28,7 +28,7 @@ from transom.client.resources import (
 from transom.http.messages import Answer, HttpRequest
 from transom.http.pool import ConnectionPool
 from transom.http.server import HttpServer
-from transom.ingress import gateway
+from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import IngressCertificates, tls_hosts
 from transom.ingress.proxy import IngressProxy, ServiceAddress
 from transom.ingress.routes import RouteBackend, RouteTable, ingress_class, make_table
@@ -79,7 +79,7 @@ class IngressController:
         self._table: RouteTable | None = None
         self._ingresses = self._follow(INGRESSES)
         self._definitions = self._follow(CUSTOM_RESOURCE_DEFINITIONS)
-        self._services = informers(SERVICES)
+        self._services = self._follow(SERVICES)
         self._slices = informers(ENDPOINT_SLICES)
         self._slices.add_index(_BY_SERVICE, _slice_service)
         self._secrets: Informer | None = None  # once an Ingress has TLS
@@ -108,6 +108,7 @@ class IngressController:
             self._informers.start()
             await self._ingresses.synced()
             await self._definitions.synced()
+            await self._services.synced()
             while True:
                 self._changed.clear()
                 await self._sync()
@@ -135,7 +136,7 @@ class IngressController:
             routes = [
                 made
                 for route in self._objects(gateway.HTTP_ROUTES)
-                for made in gateway.http_routes(route, owned)
+                for made in gateway.http_routes(route, owned, self._service_exists)
             ]
             self._table = make_table(self._served(), routes)
         return self._table
@@ -159,6 +160,12 @@ class IngressController:
                     for address in endpoint.get("addresses") or ():
                         found |= {ServiceAddress(address, number): None for number in numbers[:1]}
         return list(found)
+
+    def _service_exists(self, namespace: str, name: str) -> bool:
+        return self._services.get(namespace, name) is not None
+
+    def _certificate_usable(self, namespace: str, name: str) -> bool:
+        return self._certificates is not None and self._certificates.usable(namespace, name)
 
     def _secret(self, namespace: str, name: str) -> Object | None:
         return self._secrets.get(namespace, name) if self._secrets is not None else None
@@ -200,6 +207,8 @@ class IngressController:
 
     async def _sync(self) -> None:
         """Follows what the objects need, and writes their status."""
+        if not self._gateway and gateway.gateway_api_installed(self._definitions.list()):
+            await self._follow_gateways()
         served = self._served()
         hosts = [row for obj in served for row in tls_hosts(obj)]
         hosts += self._gateway_hosts()
@@ -209,9 +218,6 @@ class IngressController:
             await self._secrets.synced()
         if self._certificates is not None:
             self._certificates.use_hosts(hosts)
-        if not self._gateway and any(map(gateway.gateway_crd, self._definitions.list())):
-            self._gateway = {kind: self._follow(kind) for kind in gateway.GATEWAY_RESOURCES}
-            self._informers.start()
         wanted = [{"ip": _HOST, "ports": [_port_status(port) for port in self.ports]}]
         for obj in self._ingresses.list():
             now = [row.get("ip") for row in _balancer(obj)]
@@ -220,6 +226,14 @@ class IngressController:
             elif obj not in served and now == [_HOST]:
                 await self._write_status(INGRESSES, obj, {"loadBalancer": {"ingress": None}})
         await self._write_gateway_status()
+
+    async def _follow_gateways(self) -> None:
+        found = {kind: self._follow(kind) for kind in gateway.GATEWAY_RESOURCES}
+        self._informers.start()
+        for informer in found.values():
+            await informer.synced()
+        self._gateway = found
+        self._table = None
 
     def _gateway_hosts(self) -> list[tuple[str, str, str]]:
         found = []
@@ -233,20 +247,32 @@ class IngressController:
 
     async def _write_gateway_status(self) -> None:
         now = rfc3339(self._clock.time())
+        for one in self._objects(gateway.GATEWAY_CLASSES):
+            if (one.get("spec") or {}).get("controllerName") == gateway.CONTROLLER:
+                status = gateway_status.class_status(one, now)
+                await self._update_status(gateway.GATEWAY_CLASSES, one, status)
         owned = own_gateways(self._gateway)
-        attached = dict.fromkeys(owned, 0)
+        attached: dict[str, list[gateway.ParentAttachment]] = {key: [] for key in owned}
         for route in self._objects(gateway.HTTP_ROUTES):
-            parents = gateway.attached_parents(route, owned)
-            namespace = route["metadata"]["namespace"]
-            for parent in parents:
-                attached[f"{parent.get('namespace') or namespace}/{parent['name']}"] += 1
-            status = gateway.route_status(route, parents, now)
-            if parents and not gateway.same_status(route.get("status"), status):
-                await self._write_status(gateway.HTTP_ROUTES, route, status)
+            found = gateway.attach_route(route, owned)
+            for one_parent in found:
+                attached[one_parent.gateway].append(one_parent)
+            if found or route.get("status"):
+                status = gateway_status.route_status(route, found, self._service_exists, now)
+                await self._update_status(gateway.HTTP_ROUTES, route, status)
         for key, owner in owned.items():
-            status = gateway.gateway_status(owner, _HOST, attached[key], now)
-            if not gateway.same_status(owner.get("status"), status):
-                await self._write_status(gateway.GATEWAYS, owner, status)
+            status = gateway_status.gateway_status(
+                owner, _HOST, attached[key], self._certificate_usable, now
+            )
+            await self._update_status(gateway.GATEWAYS, owner, status)
+
+    async def _update_status(
+        self, resource: GroupVersionResource, obj: Object, status: Object
+    ) -> None:
+        """Writes the fields of the status if they differ in more than times."""
+        now = obj.get("status") or {}
+        if not gateway_status.same_status({name: now.get(name) for name in status}, status):
+            await self._write_status(resource, obj, status)
 
     async def _write_status(
         self, resource: GroupVersionResource, obj: Object, status: Object
@@ -255,7 +281,7 @@ class IngressController:
         try:
             await self._client.patch(
                 resource,
-                meta["namespace"],
+                meta.get("namespace", ""),
                 meta["name"],
                 {"status": status},
                 MERGE_PATCH,

@@ -1,13 +1,13 @@
-"""The Gateway API: the routes of HTTPRoutes, and what Gateways and HTTPRoutes report.
+"""The Gateway API: which listeners accept an HTTPRoute, and the routes that result.
 
-Served are Gateways whose class has our controller name, or is called `transom`. All listeners share
-the two ports of the ingress controller.
+Served are Gateways whose class has our controller name, or is called `transom`. All listeners for
+HTTP share one port of the ingress controller, those for HTTPS the other one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from transom.client.resources import GroupVersionResource
 from transom.ingress.routes import (
@@ -28,15 +28,20 @@ GATEWAY_CLASSES = GroupVersionResource(GROUP, "v1", "gatewayclasses", False, "Ga
 GATEWAYS = GroupVersionResource(GROUP, "v1", "gateways", True, "Gateway")
 HTTP_ROUTES = GroupVersionResource(GROUP, "v1", "httproutes", True, "HTTPRoute")
 GATEWAY_RESOURCES = (GATEWAY_CLASSES, GATEWAYS, HTTP_ROUTES)
+SCHEMES: Final = {"HTTP": "http", "HTTPS": "https"}  # by protocol of a listener
+ServiceExists = Callable[[str, str], bool]  # by namespace and name
 _PATH_TYPES = {"Exact": EXACT, "RegularExpression": REGULAR_EXPRESSION}
 
 
-def gateway_crd(definition: Object) -> bool:
-    """Whether a CustomResourceDefinition is that of HTTPRoute, in the version that we read."""
-    spec = definition.get("spec") or {}
-    versions = [row.get("name") for row in spec.get("versions") or () if row.get("served")]
-    names = spec.get("names") or {}
-    return spec.get("group") == GROUP and names.get("plural") == "httproutes" and "v1" in versions
+def gateway_api_installed(definitions: Iterable[Object]) -> bool:
+    """Whether there are CustomResourceDefinitions of all kinds that we read, in their version."""
+    served = {
+        (spec.get("group"), (spec.get("names") or {}).get("plural"), version.get("name"))
+        for spec in (one.get("spec") or {} for one in definitions)
+        for version in spec.get("versions") or ()
+        if version.get("served")
+    }
+    return all((kind.group, kind.plural, kind.version) in served for kind in GATEWAY_RESOURCES)
 
 
 def own_gateways(classes: Iterable[Object], gateways: Iterable[Object]) -> dict[str, Object]:
@@ -53,41 +58,107 @@ def own_gateways(classes: Iterable[Object], gateways: Iterable[Object]) -> dict[
     }
 
 
-def attached_parents(route: Object, gateways: dict[str, Object]) -> list[Object]:
-    """The parent references of a route that name one of our Gateways."""
+class ParentAttachment(NamedTuple):
+    """A parent reference of a route to one of our Gateways, with the listeners that accept it."""
+
+    parent: Object
+    gateway: str  # namespace/name
+    listeners: tuple[Object, ...]
+    reason: str  # that of the condition Accepted
+    message: str = ""
+
+
+def attach_route(route: Object, gateways: dict[str, Object]) -> list[ParentAttachment]:
+    """All parent references of a route that name one of our Gateways."""
     namespace = route["metadata"]["namespace"]
     found = []
     for parent in (route.get("spec") or {}).get("parentRefs") or ():
         key = f"{parent.get('namespace') or namespace}/{parent.get('name', '')}"
-        if parent.get("kind", "Gateway") == "Gateway" and _allows(
-            gateways.get(key), parent, namespace, key.partition("/")[0]
-        ):
-            found.append(parent)
+        if parent.get("kind", "Gateway") == "Gateway" and key in gateways:
+            found.append(_attach(route, parent, key, gateways[key]))
     return found
 
 
-def _allows(gateway: Object | None, parent: Object, namespace: str, own: str) -> bool:
-    """Whether a listener of the Gateway accepts routes of this namespace."""
-    if gateway is None:
+def _attach(route: Object, parent: Object, key: str, gateway: Object) -> ParentAttachment:
+    named = [
+        listener
+        for listener in gateway_listeners(gateway)
+        if parent.get("sectionName") in (None, listener.get("name"))
+        and parent.get("port") in (None, listener.get("port"))
+    ]
+    if not named:
+        return ParentAttachment(
+            parent, key, (), "NoMatchingParent", "No listener has this name and port"
+        )
+    same = route["metadata"]["namespace"] == key.partition("/")[0]
+    allowed = [listener for listener in named if _allows(listener, same)]
+    if not allowed:
+        return ParentAttachment(
+            parent, key, (), "NotAllowedByListeners", "No listener allows this route"
+        )
+    accepting = tuple(listener for listener in allowed if _common_hosts(listener, route))
+    if not accepting:
+        return ParentAttachment(
+            parent,
+            key,
+            (),
+            "NoMatchingListenerHostname",
+            "No listener has a hostname of this route",
+        )
+    return ParentAttachment(parent, key, accepting, "Accepted")
+
+
+def gateway_listeners(gateway: Object) -> list[Object]:
+    return (gateway.get("spec") or {}).get("listeners") or []
+
+
+def _allows(listener: Object, same_namespace: bool) -> bool:
+    """Whether it accepts HTTPRoutes of its own, or of another namespace."""
+    allowed = listener.get("allowedRoutes") or {}
+    kinds = allowed.get("kinds") or ()
+    if listener.get("protocol") not in SCHEMES or (
+        kinds and not any(row.get("kind") == "HTTPRoute" for row in kinds)
+    ):
         return False
-    for listener in (gateway.get("spec") or {}).get("listeners") or ():
-        if parent.get("sectionName", listener.get("name")) != listener.get("name"):
-            continue
-        allowed = ((listener.get("allowedRoutes") or {}).get("namespaces") or {}).get("from")
-        if allowed == "All" or (allowed in (None, "Same") and namespace == own):
-            return True
-    return False
+    source = (allowed.get("namespaces") or {}).get("from") or "Same"
+    return source == "All" or (source == "Same" and same_namespace)
 
 
-def http_routes(route: Object, gateways: dict[str, Object]) -> list[IngressRoute]:
-    """The routes of an HTTPRoute that is attached to one of our Gateways."""
-    if not attached_parents(route, gateways):
+def _common_hosts(listener: Object, route: Object) -> list[str]:
+    """The host names that both have; "" for any host."""
+    own = listener.get("hostname") or ""
+    wanted = (route.get("spec") or {}).get("hostnames") or [""]
+    common = (_common_host(own, host) for host in wanted)
+    return [host for host in common if host is not None]
+
+
+def _common_host(first: str, second: str) -> str | None:
+    """The narrower of two names, if one includes the other."""
+    for wide, narrow in ((first, second), (second, first)):
+        if not wide or wide == narrow:
+            return narrow
+        if wide.startswith("*.") and narrow.endswith(wide[1:]):
+            return narrow
+    return None
+
+
+def http_routes(
+    route: Object, gateways: dict[str, Object], service_exists: ServiceExists
+) -> list[IngressRoute]:
+    """The routes of an HTTPRoute, for each scheme and host of the listeners that accept it."""
+    places = {
+        (SCHEMES[listener["protocol"]], host)
+        for attachment in attach_route(route, gateways)
+        for listener in attachment.listeners
+        for host in _common_hosts(listener, route)
+    }
+    if not places:
         return []
     spec, meta = route.get("spec") or {}, route["metadata"]
     source = f"httproute {meta['namespace']}/{meta['name']}"
     found = []
     for rule in spec.get("rules") or ():
-        backends = tuple(_backends(rule, meta["namespace"]))
+        backends = tuple(_backends(rule, meta["namespace"], service_exists))
         matches: list[Object] = rule.get("matches") or [{}]
         for match in matches:
             path = match.get("path") or {}
@@ -115,8 +186,9 @@ def http_routes(route: Object, gateways: dict[str, Object]) -> list[IngressRoute
                     tuple(rule.get("filters") or ()),
                     pattern,
                     any_depth=True,
+                    scheme=scheme,
                 )
-                for host in spec.get("hostnames") or ("",)
+                for scheme, host in sorted(places)
             ]
     return found
 
@@ -127,76 +199,23 @@ def _value_match(match: Object, name: str) -> ValueMatch:
     return ValueMatch(name, value, compile_regexp(f"^(?:{value})$") if expression else None)
 
 
-def _backends(rule: Object, namespace: str) -> Iterable[RouteBackend]:
+def _backends(
+    rule: Object, namespace: str, service_exists: ServiceExists
+) -> Iterable[RouteBackend]:
     for ref in rule.get("backendRefs") or ():
-        if ref.get("kind", "Service") == "Service" and not ref.get("group"):
-            yield RouteBackend(
-                ref.get("namespace") or namespace,
-                ref["name"],
-                ref.get("port", ""),
-                ref.get("weight", 1),
-            )
+        yield RouteBackend(
+            ref.get("namespace") or namespace,
+            ref["name"],
+            ref.get("port", ""),
+            ref.get("weight", 1),
+            invalid=unresolved_reason(ref, namespace, service_exists) is not None,
+        )
 
 
-# ---- status ----
-
-
-def _condition(kind: str, generation: int, now: str) -> Object:
-    """A condition that is met; its reason has the same name."""
-    return {
-        "type": kind,
-        "status": "True",
-        "reason": kind,
-        "message": "",
-        "observedGeneration": generation,
-        "lastTransitionTime": now,
-    }
-
-
-def gateway_status(gateway: Object, address: str, attached: int, now: str) -> Object:
-    """The status of a Gateway that is served at this address."""
-    generation = gateway["metadata"].get("generation", 1)
-    kinds = [{"group": GROUP, "kind": "HTTPRoute"}]
-
-    def conditions(*names: str) -> list[Object]:
-        return [_condition(name, generation, now) for name in names]
-
-    return {
-        "addresses": [{"type": "IPAddress", "value": address}],
-        "conditions": conditions("Accepted", "Programmed"),
-        "listeners": [
-            {
-                "name": listener["name"],
-                "attachedRoutes": attached,
-                "supportedKinds": kinds,
-                "conditions": conditions("Accepted", "Programmed", "ResolvedRefs"),
-            }
-            for listener in (gateway.get("spec") or {}).get("listeners") or ()
-        ],
-    }
-
-
-def route_status(route: Object, parents: list[Object], now: str) -> Object:
-    generation = route["metadata"].get("generation", 1)
-    return {
-        "parents": [
-            {
-                "parentRef": parent,
-                "controllerName": CONTROLLER,
-                "conditions": [
-                    _condition(name, generation, now) for name in ("Accepted", "ResolvedRefs")
-                ],
-            }
-            for parent in parents
-        ]
-    }
-
-
-def same_status(first: Any, second: Any) -> bool:
-    """Whether two statuses differ only in their times."""
-    if isinstance(first, dict) and isinstance(second, dict):
-        keys = (first.keys() | second.keys()) - {"lastTransitionTime"}
-        return all(same_status(first.get(key), second.get(key)) for key in keys)
-    if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(same_status, first, second))
-    return bool(first == second)
+def unresolved_reason(ref: Object, namespace: str, service_exists: ServiceExists) -> str | None:
+    """Why a reference to a backend cannot be resolved: a reason of the condition ResolvedRefs."""
+    if ref.get("kind", "Service") != "Service" or ref.get("group"):
+        return "InvalidKind"
+    if not service_exists(ref.get("namespace") or namespace, ref["name"]):
+        return "BackendNotFound"
+    return None

@@ -54,7 +54,7 @@ class IngressProxy:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in _pairs(request)
         }
-        route = table.find(host, request.path, request.method, headers, request.query)
+        route = table.find(host, request.path, request.method, headers, request.query, scheme)
         if route is None and not table.default:
             return text_response(404, "default backend - 404\n")
         filters = route.filters if route is not None else ()
@@ -64,6 +64,8 @@ class IngressProxy:
         backend = self._choose(route.backends if route is not None else table.default)
         if backend is None:
             return text_response(500, "the route has no backend\n")
+        if backend.invalid:
+            return text_response(500, f"the backend {backend.service} of the route is invalid\n")
         addresses = self._rotated(backend)
         if not addresses:
             where = f"{backend.namespace}/{backend.service}"

@@ -22,6 +22,7 @@ class RouteBackend:
     service: str
     port: str | int  # name or number of a port of the service
     weight: int = 1
+    invalid: bool = False  # a reference of an HTTPRoute to something that cannot serve requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class IngressRoute:
     filters: tuple[Object, ...] = ()  # of an HTTPRoute
     pattern: Regexp | None = None  # of a path that is an expression; it matches the whole path
     any_depth: bool = False  # a wildcard host matches names with more than one more label, too
+    scheme: str = ""  # "" for both
 
     def matches_path(self, path: str) -> bool:
         if self.path_type == EXACT:
@@ -89,6 +91,7 @@ class RouteTable:
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, Sequence[str]] | None = None,
+        scheme: str = "http",
     ) -> IngressRoute | None:
         """The first route of the most specific host that has one for the request."""
         for depth, name in enumerate(host_candidates(host)):
@@ -96,6 +99,7 @@ class RouteTable:
             for route in self.by_host.get(name, ()):
                 if (
                     (route.any_depth or not deep)
+                    and route.scheme in ("", scheme)
                     and route.matches_path(path)
                     and (not route.method or route.method == method)
                     and all(m.matches((headers or {}).get(m.name)) for m in route.headers)

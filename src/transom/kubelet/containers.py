@@ -30,6 +30,7 @@ from transom.kubelet.userns import pod_user_namespace
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.podutil import is_restartable_init_container
 from transom.machines.smallfiles import read_small_file
 from transom.network.api import PortMapping
 from transom.runtime.api import (
@@ -165,6 +166,7 @@ class ContainerBuilder:
                 pod, container, attempt, env.config.pod_features.short_hash
             ),
             ports=port_mappings(container),
+            init=_must_end(pod["spec"], name),
             linux=self._linux(pod, linux, target),
             windows=windows,
             stop_signal=self._stop_signal(container),
@@ -254,6 +256,14 @@ class ContainerBuilder:
             raise create_container_config_error(
                 f"create container log directory for container {name} failed: {text}"
             ) from problem
+
+
+def _must_end(spec: Object, name: str) -> bool:
+    """Whether it is an init container but no sidecar."""
+    return any(
+        container["name"] == name and not is_restartable_init_container(container)
+        for container in spec.get("initContainers") or ()
+    )
 
 
 def _sandbox_ports(spec: Object) -> tuple[PortMapping, ...]:

@@ -154,6 +154,7 @@ class ContainerConfig:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[PortMapping, ...] = ()  # declared ones; a simulated server listens on them
+    init: bool = False  # the pod waits for its end; an unknown simulated program in it ends
     linux: LinuxContainer | None = None
     windows: WindowsContainer | None = None
     stop_signal: str = ""  # SIGUSR1, SIGRTMIN+3; "" for that of the image

@@ -138,13 +138,16 @@ async def test_pulls_starts_and_sandboxes_fail_as_often_as_wished() -> None:
         await r.sandbox(annotations=rig.wishes(fail_sandbox="gone"))
 
 
-async def test_an_unknown_program_in_the_pod_of_a_job_ends() -> None:
+@pytest.mark.parametrize(
+    ("labels", "init"), [({"job-name": "migrate"}, False), ({}, True)], ids=["job", "init"]
+)
+async def test_an_unknown_program_that_must_end_does(labels: dict[str, str], init: bool) -> None:
     r = rig.make(start=start_program)
-    job = await r.sandbox(labels={"job-name": "migrate"}, uid="job")
+    job = await r.sandbox(labels=labels, uid="job")
 
     async def start(number: int, *command: str, sandbox: str = job, **fields: Any) -> str:
-        image = fields.pop("image", "example.com/shop")
-        found = await r.container(*command, image=image, sandbox=sandbox, attempt=number, **fields)
+        fields = {"image": "example.com/shop", "init": init, **fields}
+        found = await r.container(*command, sandbox=sandbox, attempt=number, **fields)
         return str(found)
 
     own = await start(0)
@@ -152,7 +155,7 @@ async def test_an_unknown_program_in_the_pod_of_a_job_ends() -> None:
     server = await start(2, ports=(PortMapping(80, 0),))
     sleeper = await start(3, "sleep", "60")
     listed = await start(4, image="redis")
-    elsewhere = await start(5, sandbox=await r.sandbox(uid="other"))
+    elsewhere = await start(5, sandbox=await r.sandbox(uid="other"), init=False)
     await r.clock.run_for(5)
     assert [(r.state(c).state, r.state(c).exit_code) for c in (own, named)] == [("exited", 0)] * 2
     assert [r.state(c).state for c in (server, sleeper, listed, elsewhere)] == ["running"] * 4

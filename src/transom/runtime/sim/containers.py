@@ -353,10 +353,11 @@ def _never_ran(core: SimCore, c: SimContainer, broken: StartFailureText) -> None
 
 
 def _does_one_job(c: SimContainer) -> bool:
-    """Whether it is an unknown program in the pod of a Job. It is assumed to do its work and end: a
-    Job of a server would never complete.
+    """Whether it is an unknown program in an init container or in the pod of a Job. It is assumed to
+    do its work and end: a Job of a server would never complete, nor a pod that waits for it start.
     """
-    if c.context is None or c.config.ports or "job-name" not in c.sandbox.config.labels:
+    must_end = c.config.init or "job-name" in c.sandbox.config.labels
+    if c.context is None or c.config.ports or not must_end:
         return False
     return isinstance(c.context.program, simple_servers.AssumedServer)
 

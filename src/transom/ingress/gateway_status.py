@@ -1,0 +1,154 @@
+"""What GatewayClasses, Gateways and HTTPRoutes report: the conditions of the Gateway API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from transom.ingress.gateway import (
+    CONTROLLER,
+    GROUP,
+    SCHEMES,
+    ParentAttachment,
+    ServiceExists,
+    gateway_listeners,
+    unresolved_reason,
+)
+from transom.machinery.objects import Object
+
+CertificateUsable = Callable[[str, str], bool]  # by namespace and name of the Secret
+
+
+def _condition(
+    kind: str, generation: int, now: str, reason: str = "", message: str = "", met: bool = True
+) -> Object:
+    """The reason of a condition that is met is its type."""
+    return {
+        "type": kind,
+        "status": "True" if met else "False",
+        "reason": reason or kind,
+        "message": message,
+        "observedGeneration": generation,
+        "lastTransitionTime": now,
+    }
+
+
+def class_status(gateway_class: Object, now: str) -> Object:
+    generation = gateway_class["metadata"].get("generation", 1)
+    return {"conditions": [_condition("Accepted", generation, now)]}
+
+
+def gateway_status(
+    gateway: Object,
+    address: str,
+    attachments: Sequence[ParentAttachment],
+    certificate_usable: CertificateUsable,
+    now: str,
+) -> Object:
+    """The status of a Gateway that is served at this address; `attachments` are those to it, each
+    of another route.
+    """
+    generation = gateway["metadata"].get("generation", 1)
+    names = [one["name"] for found in attachments for one in found.listeners]
+    return {
+        "addresses": [{"type": "IPAddress", "value": address}],
+        "conditions": [_condition(kind, generation, now) for kind in ("Accepted", "Programmed")],
+        "listeners": [
+            {
+                "name": listener["name"],
+                "attachedRoutes": names.count(listener["name"]),
+                "supportedKinds": [{"group": GROUP, "kind": "HTTPRoute"}]
+                if listener.get("protocol") in SCHEMES
+                else [],
+                "conditions": _listener_conditions(
+                    listener, gateway["metadata"]["namespace"], certificate_usable, generation, now
+                ),
+            }
+            for listener in gateway_listeners(gateway)
+        ],
+    }
+
+
+def _listener_conditions(
+    listener: Object,
+    namespace: str,
+    certificate_usable: CertificateUsable,
+    generation: int,
+    now: str,
+) -> list[Object]:
+    supported = listener.get("protocol") in SCHEMES
+    missing = next(
+        (
+            ref["name"]
+            for ref in (listener.get("tls") or {}).get("certificateRefs") or ()
+            if not certificate_usable(ref.get("namespace") or namespace, ref["name"])
+        ),
+        None,
+    )
+    programmed = supported and missing is None
+    return [
+        _condition(
+            "Accepted", generation, now, "" if supported else "UnsupportedProtocol", met=supported
+        ),
+        _condition("Programmed", generation, now, "" if programmed else "Invalid", met=programmed),
+        _condition("ResolvedRefs", generation, now)
+        if missing is None
+        else _condition(
+            "ResolvedRefs",
+            generation,
+            now,
+            "InvalidCertificateRef",
+            f'The Secret "{missing}" has no usable certificate',
+            met=False,
+        ),
+    ]
+
+
+def route_status(
+    route: Object, attachments: Sequence[ParentAttachment], exists: ServiceExists, now: str
+) -> Object:
+    """With the entries of other controllers unchanged."""
+    generation = route["metadata"].get("generation", 1)
+    entries = (route.get("status") or {}).get("parents") or ()
+    others = [entry for entry in entries if entry.get("controllerName") != CONTROLLER]
+    resolved = _resolved(route, exists, generation, now)
+    own = [
+        {
+            "parentRef": found.parent,
+            "controllerName": CONTROLLER,
+            "conditions": [
+                _condition(
+                    "Accepted",
+                    generation,
+                    now,
+                    found.reason,
+                    found.message,
+                    met=bool(found.listeners),
+                ),
+                resolved,
+            ],
+        }
+        for found in attachments
+    ]
+    return {"parents": others + own}
+
+
+def _resolved(route: Object, exists: ServiceExists, generation: int, now: str) -> Object:
+    namespace = route["metadata"]["namespace"]
+    for rule in (route.get("spec") or {}).get("rules") or ():
+        for ref in rule.get("backendRefs") or ():
+            reason = unresolved_reason(ref, namespace, exists)
+            if reason is not None:
+                message = f'The backend {ref.get("kind", "Service")} "{ref["name"]}" cannot be used'
+                return _condition("ResolvedRefs", generation, now, reason, message, met=False)
+    return _condition("ResolvedRefs", generation, now)
+
+
+def same_status(first: Any, second: Any) -> bool:
+    """Whether two statuses differ only in their times."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = (first.keys() | second.keys()) - {"lastTransitionTime"}
+        return all(same_status(first.get(key), second.get(key)) for key in keys)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same_status, first, second))
+    return bool(first == second)
