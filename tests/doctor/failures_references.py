@@ -153,7 +153,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
     Failure(
         "a probe with HTTPS of a server without TLS",
         A,
-        "does not answer the TLS handshake of the probe (scheme HTTPS)",
+        "the probe uses HTTPS, and the server does not",
         "Set httpGet.scheme to HTTP",
         (probe("livenessProbe", httpGet={"path": "/", "port": 80, "scheme": "HTTPS"}),),
         (probe("livenessProbe", httpGet={"path": "/", "port": 80, "scheme": "HTTP"}),),

@@ -20,6 +20,13 @@ Play = Callable[[Callable[[VirtualCluster], Awaitable[None]]], None]
 
 
 @pytest.fixture(scope="module")
+def play_1_30(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
+    """For scenarios that later releases do not have."""
+    with virtual_cluster(tmp_path_factory.mktemp("older"), release="1.30") as (cluster, run):
+        yield lambda scenario: run(scenario(cluster))
+
+
+@pytest.fixture(scope="module")
 def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
     """One cluster for all scenarios: each leaves it as it was, which the next one sees."""
     with virtual_cluster(tmp_path_factory.mktemp("scenarios"), release="1.36") as (cluster, run):
@@ -51,7 +58,9 @@ class VirtualTarget:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
-def test_doctor_reports_a_scenario(scenario: Scenario, play: Play) -> None:
+def test_doctor_reports_a_scenario(scenario: Scenario, request: pytest.FixtureRequest) -> None:
+    play: Play = request.getfixturevalue("play_1_30" if scenario.until else "play")
+
     async def body(cluster: VirtualCluster) -> None:
         target = VirtualTarget(cluster)
         node = scenario_node((await target.control("GET", "/transom/nodes"))["items"])

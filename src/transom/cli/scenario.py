@@ -64,7 +64,7 @@ def _list(scenarios: list[Scenario], output: str) -> int:
 
 
 def _document(one: Scenario) -> dict[str, Any]:
-    names = ("name", "title", "issue", "symptom", "evidence", "remedy", "finding")
+    names = ("name", "title", "issue", "symptom", "evidence", "remedy", "finding", "until")
     values = one._asdict()
     return {name: values[name] for name in names}
 
@@ -79,6 +79,7 @@ def _show(one: Scenario, output: str) -> None:
         ("Symptom", one.symptom),
         ("Evidence", one.evidence),
         ("Remedy", one.remedy),
+        ("Until", one.until and f"Kubernetes {one.until}"),
     ):
         if text:
             print(f"{label + ':':<10}{text}")
@@ -86,11 +87,24 @@ def _show(one: Scenario, output: str) -> None:
 
 def _run(one: Scenario, args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
+    from transom.kit.user_errors import EXIT_USAGE, UserError
+    from transom.machinery.releases.release import parse_release
     from transom.scenarios.cluster_calls import ClusterCalls
     from transom.scenarios.model import end_scenario, run_scenario
     from transom.scenarios.nodes import scenario_node
 
     config = lifecycle.existing_cluster(args.name)
+    if (
+        one.until
+        and args.verb != "end"
+        and parse_release(config.release) > parse_release(one.until)
+    ):
+        raise UserError(
+            f"the scenario {one.name} happens until Kubernetes {one.until}; cluster {config.name} "
+            f"runs {config.release}",
+            f"start another cluster with: transom up --name older --release {one.until}",
+            EXIT_USAGE,
+        )
     call = lifecycle.control_client(config)
 
     async def send(method: str, path: str, body: Any, media_type: str) -> Any:

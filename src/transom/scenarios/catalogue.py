@@ -232,6 +232,7 @@ _ROWS: Final = (
         "Use windowsOptions.runAsUserName, and set spec.os.name.",
         "not supported by windows",
         (apply(_one(securityContext={"runAsUser": 1000})), wait(90)),
+        until="1.30",
     ),
     Scenario(
         "other-build",

@@ -43,6 +43,7 @@ class Scenario(NamedTuple):
     finding: str  # part of what doctor reports about it
     steps: tuple[Step, ...]
     undo: tuple[Step, ...] = ()
+    until: str = ""  # the last release in which it happens
 
 
 def apply(make: MakeObjects) -> Step:
