@@ -81,3 +81,10 @@ def test_a_statement_becomes_one_node(script: str, expected: PsNode) -> None:
 def test_a_script_that_does_not_parse(script: str, fault: type[Exception]) -> None:
     with pytest.raises(fault):
         parse_powershell(script)
+
+
+@pytest.mark.parametrize("script", ["a\nb  && c", 'if (1) { "$(b || c)" }', "& { b && c }"])
+def test_windows_powershell_has_no_chains(script: str) -> None:
+    assert parse_powershell(script)
+    with pytest.raises(ParseFault, match="is not a valid statement separator in this version"):
+        parse_powershell(script, chains=False)

@@ -213,6 +213,10 @@ async def test_what_it_refuses() -> None:
             assert text in (await world.binaries.log("kubelet")).decode()
         assert world.binaries.running("kubelet") is None
         assert (await (await world.launch("kubelet", "--version")).end()) == 0
+        for program, flag in (("kubelet", "--help"), ("kube-proxy", "--version")):
+            errors, answers = list[bytes](), list[bytes]()
+            await world.binaries.launch(program, [flag], {}, "C:\\k", errors.append, answers.append)
+            assert answers and not errors, (program, flag)
         printed = await world.relaunch("kubelet")
         twice = await world.launch("kubelet", *usual)
         assert (

@@ -78,7 +78,7 @@ def start_kube_proxy(start: ProgramStart, other: RunningInstance | None) -> Star
     given = flags.kube_proxy_flags(parsed)
     version = start.node.kubelet_version
     if given.help or given.version:
-        start.print(
+        start.answer(
             f"Kubernetes {version}\n"
             if given.version
             else flag_usage("kube-proxy [flags]", flags.TABLE)

@@ -92,10 +92,10 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
         exit_fatal(start.open_log(klog.KlogSettings()), "server.go:155", str(problem))
     given = flags.kubelet_flags(parsed)
     if given.help:
-        start.print(flag_usage("kubelet", flags.TABLE))
+        start.answer(flag_usage("kubelet", flags.TABLE))
         raise ProgramExit(0)
     if given.version:
-        start.print(f"Kubernetes {base.version}\n")
+        start.answer(f"Kubernetes {base.version}\n")
         raise ProgramExit(0)
     if not start.at_boot:
         for text in given.deprecated:

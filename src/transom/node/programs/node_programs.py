@@ -370,8 +370,11 @@ class NodePrograms:
         environment: Mapping[str, str],
         directory: str,
         output: Output,
+        stdout: Output | None = None,
     ) -> ProgramProcess:
-        """A program that cannot start ends with an exit code; its output has the reason."""
+        """A program that cannot start ends with an exit code; its output has the reason. `stdout`
+        gets the answers of `--version` and `--help`; without it, `output` does.
+        """
         name = self._node.spec.name
         if self._node.spec.stopped:
             raise UserError(f"{name} is switched off", f"transom node start {name}")
@@ -381,7 +384,7 @@ class NodePrograms:
             self._print(process, data)
             output(data)
 
-        start = self._make_start(process, environment, directory, write)
+        start = self._make_start(process, environment, directory, write, stdout)
         try:
             started = self._start(process, start)
         except ProgramExit as problem:
@@ -458,6 +461,7 @@ class NodePrograms:
         environment: Mapping[str, str],
         directory: str,
         output: Output,
+        stdout: Output | None = None,
     ) -> ProgramStart:
         node = self._node
         path = node_files(node.network).programs[process.binary]
@@ -473,6 +477,7 @@ class NodePrograms:
             at_boot=process.at_boot,
             quiet=process.at_boot and not self._attached,
             exit=lambda code: self._exit(process, code),
+            stdout=stdout,
         )
 
     def _exit(self, process: ProgramProcess, code: int) -> None:

@@ -47,10 +47,11 @@ class ProgramStart:
     argv: Sequence[str]
     environment: Mapping[str, str]
     directory: str
-    output: Output
+    output: Output  # standard error, where it logs
     at_boot: bool = False
     quiet: bool = False  # its log is not written until a user reads it
     exit: Callable[[int], None] = lambda _code: None  # ends the program while it runs
+    stdout: Output | None = None  # standard output; none: the same as `output`
     logs: list[ProgramLog] = field(default_factory=list)  # the last one is the program's
 
     @property
@@ -84,7 +85,12 @@ class ProgramStart:
         return made
 
     def print(self, text: str) -> None:
+        """To standard error."""
         self.output(text.encode())
+
+    def answer(self, text: str) -> None:
+        """What the user asked for (a version, help): to standard output."""
+        (self.stdout or self.output)(text.encode())
 
     def path(self, text: str) -> str:
         """Converts a path in a flag to a path of the machine. Relative paths start at the working

@@ -364,7 +364,7 @@ def _rename(shell: CmdState, rest: str) -> int:
 _DIR_SWITCHES = frozenset("abcdlnopqrstwx4-")
 """/P never waits, /R finds no streams, /C, /N and /4 are what dir does anyway."""
 _DIR_COLUMNS = ("d", "w")  # not performed
-_DIR_TIMES = ("t", "tw", "t:w")  # files have no other times
+_DIR_TIMES = ("t", "t:", "tw", "t:w")  # files have no other times
 
 
 def _dir(shell: CmdState, rest: str) -> int:

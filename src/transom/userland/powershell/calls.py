@@ -250,7 +250,7 @@ async def _script_file(
             where=path,
         ) from None
     check_script(evaluator, path)
-    node = parse_powershell(source)
+    node = parse_powershell(source, evaluator.core)
     first = node.statements[0] if node.statements else None
     parameters = first.parameters if isinstance(first, ParamStatement) else ()
     body = StatementBlock(node.statements[1:]) if parameters else node

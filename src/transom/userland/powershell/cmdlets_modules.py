@@ -88,7 +88,8 @@ async def _import_file(call: CmdletCall, path: str) -> None:
             "Modules_InvalidModule,Microsoft.PowerShell.Commands.ImportModuleCommand",
         )
     else:
-        await call.evaluator.block(parse_powershell(files.text(path)))
+        module = parse_powershell(files.text(path), call.evaluator.core)
+        await call.evaluator.block(module)
 
 
 def _not_found(call: CmdletCall, name: str) -> None:

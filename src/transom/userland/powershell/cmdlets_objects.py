@@ -422,7 +422,7 @@ def _add_member(call: CmdletCall) -> None:
 
 async def _invoke_expression(call: CmdletCall) -> None:
     source = call.text("Command", to_text(call.input[0]) if call.input else "")
-    await call.evaluator.block(parse_powershell(source))
+    await call.evaluator.block(parse_powershell(source, call.evaluator.core))
 
 
 async def _measure_command(call: CmdletCall) -> None:

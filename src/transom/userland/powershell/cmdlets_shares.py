@@ -124,7 +124,7 @@ def _remove_share(call: CmdletCall) -> None:
 
 def _share_rights(call: CmdletCall) -> None:
     context = call.process.context
-    known = {name.lower(): name for name in wmi_devices.shared_directories(context)}
+    known = {str(row["Name"]).lower(): row["Name"] for row in wmi_devices.wmi_shares(context)}
     for given in _names(call):
         name = known.get(given.lower())
         if name is None:

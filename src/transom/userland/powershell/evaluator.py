@@ -92,7 +92,7 @@ class PowerShellEvaluator(ExpressionEvaluator):
     async def run_script(self, source: str) -> None:
         """Raises Exit, Thrown or ParseFault."""
         self.script = source
-        await self.block(parse_powershell(source))
+        await self.block(parse_powershell(source, self.core))
         self.flush()
 
     async def block(self, node: StatementBlock) -> None:

@@ -50,6 +50,20 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "Usage",
         "Size",
     ),
+    "MSFT_SmbShareAccessControlEntry": (
+        "Name",
+        "ScopeName",
+        "AccountName",
+        "AccessControlType",
+        "AccessRight",
+    ),
+    "System.Management.ManagementObject#root\\cimv2\\Win32_QuickFixEngineering": (
+        "Source",
+        "Description",
+        "HotFixID",
+        "InstalledBy",
+        "InstalledOn",
+    ),
     "MSFT_SmbShare": ("Name", "ScopeName", "Path", "Description"),
     "MSFT_Partition": ("PartitionNumber", "DriveLetter", "Offset", "Size", "Type"),
     "MSFT_NetAdapter": (

@@ -38,7 +38,24 @@ _WORD_ENDS = frozenset(" \t\r\n;|&(){},\"'`$<>")
 
 
 class ParseFault(Exception):
-    """Its text is PowerShell's message."""
+    """Its text is PowerShell's message. `token` is what the parser did not expect at `position` of
+    `script`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        identity: str = "UnexpectedToken",
+        *,
+        script: str = "",
+        position: int = 0,
+        token: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.identity = identity
+        self.script = script
+        self.position = position
+        self.token = token
 
 
 class IncompleteScript(ParseFault):

@@ -1,5 +1,5 @@
-"""Static members of .NET types that show or change the state of the machine: Environment, Registry
-and Process.
+"""Static members of .NET types that show or change the state of the machine: Environment, Registry,
+Process and DriveInfo.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from transom.userland.files import FileView
 from transom.userland.powershell.cmdlets_registry import plain_value, typed
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import PowerShellError, PsObject, to_number, to_text
@@ -114,11 +115,35 @@ def _processes_by_name(evaluator: PowerShellSession, a: list[Any] | None) -> lis
     ]
 
 
+def _drives(evaluator: PowerShellSession, a: list[Any] | None) -> list[Any]:
+    context = evaluator.process.context
+    linked = FileView(context, "C:\\").drive_targets()
+    return [
+        PsObject(
+            "System.IO.DriveInfo",
+            {
+                "Name": f"{drive}\\",
+                "DriveType": "Network" if linked.get(drive, "").startswith("\\\\") else "Fixed",
+                "DriveFormat": "NTFS",
+                "IsReady": True,
+                "AvailableFreeSpace": free,
+                "TotalFreeSpace": free,
+                "TotalSize": size,
+                "RootDirectory": f"{drive}\\",
+                "VolumeLabel": wmi.volume_label(context, drive),
+            },
+            f"{drive}\\",
+        )
+        for drive, size, free in wmi.wmi_drives(context)
+    ]
+
+
 STATICS: Final[dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]]] = {
     ("diagnostics.process", "getcurrentprocess"): _current_process,
     ("diagnostics.process", "getprocessbyid"): _process_by_id,
     ("diagnostics.process", "getprocesses"): lambda e, a: _processes_by_name(e, None),
     ("diagnostics.process", "getprocessesbyname"): _processes_by_name,
+    ("io.driveinfo", "getdrives"): _drives,
     ("environment", "commandline"): lambda e, a: " ".join(e.process.argv),
     ("environment", "hasshutdownstarted"): lambda e, a: False,
     ("environment", "tickcount64"): _ticks,

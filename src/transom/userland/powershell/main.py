@@ -135,13 +135,7 @@ async def _run(evaluator: PowerShellEvaluator, source: str) -> int:
         return end.code
     except ParseFault as fault:
         evaluator.script = source
-        evaluator.print_error(
-            PowerShellError(
-                str(fault),
-                "ParserError: (:) [], ParentContainsErrorRecordException",
-                "UnexpectedToken",
-            )
-        )
+        evaluator.print_parse_fault(fault)
         return 1
     except Thrown as error:
         evaluator.errors.insert(0, error)
@@ -168,7 +162,7 @@ async def _converse(evaluator: PowerShellEvaluator) -> int:
         if not line:
             return code
         collected += line.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-        if _is_incomplete(collected):
+        if _is_incomplete(collected, evaluator.core):
             continue
         source, collected = collected, ""
         try:
@@ -179,13 +173,7 @@ async def _converse(evaluator: PowerShellEvaluator) -> int:
         except Exit as end:
             return end.code
         except ParseFault as fault:
-            evaluator.print_error(
-                PowerShellError(
-                    str(fault),
-                    "ParserError: (:) [], ParentContainsErrorRecordException",
-                    "UnexpectedToken",
-                )
-            )
+            evaluator.print_parse_fault(fault)
             code = 1
         except PowerShellError as error:
             evaluator.print_error(error)
@@ -224,9 +212,9 @@ class _Interrupt:
         return isinstance(problem, asyncio.CancelledError)
 
 
-def _is_incomplete(source: str) -> bool:
+def _is_incomplete(source: str, chains: bool) -> bool:
     try:
-        parse_powershell(source)
+        parse_powershell(source, chains)
     except IncompleteScript:
         return True
     except ParseFault:

@@ -63,9 +63,9 @@ _PARAMETER = re.compile(r"-([A-Za-z_]\w*)(:)?")
 
 
 @text_cache(256, longest=4096)
-def parse_powershell(text: str) -> StatementBlock:
-    """A whole script. Raises ParseFault."""
-    parser = _Parser(text)
+def parse_powershell(text: str, chains: bool = True) -> StatementBlock:
+    """A whole script. `chains`: with the operators && and || of PowerShell 7. Raises ParseFault."""
+    parser = _Parser(text, chains)
     return parser.statements("")
 
 
@@ -104,14 +104,14 @@ def _switched_on(name: str, text: str) -> bool:
 
 
 class _Parser(ExpressionParser):
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, chains: bool) -> None:
         super().__init__(text)
-        self.parse_block = _Parser._nested
+        self._chains = chains
+        self.parse_block = self._nested
 
-    @staticmethod
-    def _nested(scanner: Scanner) -> StatementBlock:
+    def _nested(self, scanner: Scanner) -> StatementBlock:
         """`$( ... )` in a string: from after the opening parenthesis to the closing one."""
-        inner = _Parser(scanner.text)
+        inner = _Parser(scanner.text, self._chains)
         inner.position = scanner.position
         block = inner.statements(")")
         scanner.position = inner.position
@@ -185,6 +185,14 @@ class _Parser(ExpressionParser):
             operator = self.peek(2)
             if operator not in ("&&", "||"):
                 break
+            if not self._chains:
+                raise ParseFault(
+                    f"The token '{operator}' is not a valid statement separator in this version.",
+                    "InvalidEndOfLine",
+                    script=self.text,
+                    position=self.position,
+                    token=operator,
+                )
             self.position += 2
             self.blanks(newlines=True)
             left = PipelineChain(operator, left, self.pipeline())

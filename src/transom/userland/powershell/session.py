@@ -14,6 +14,7 @@ from transom.userland.powershell.automatic import AUTOMATIC
 from transom.userland.powershell.control import Thrown
 from transom.userland.powershell.defined_types import DefinedType
 from transom.userland.powershell.exceptions import error_record
+from transom.userland.powershell.lexer import ParseFault
 from transom.userland.powershell.tree import (
     BoundArgument,
     CommandNode,
@@ -192,6 +193,31 @@ class PowerShellSession(ABC):
         self.errors.insert(0, error)
         del self.errors[_MAXIMUM_ERROR_COUNT:]
 
+    @property
+    def core(self) -> bool:
+        """Whether this is PowerShell 7, not Windows PowerShell."""
+        return not self.process.windows or self.process.name.startswith("pwsh")
+
+    def print_parse_fault(self, fault: ParseFault) -> None:
+        """Nothing of the script runs."""
+        problem = PowerShellError(
+            str(fault), "ParserError: (:) [], ParentContainsErrorRecordException", fault.identity
+        )
+        if not fault.token:
+            self.print_error(problem)
+            return
+        before = fault.script[: fault.position]
+        line, column = before.count("\n") + 1, fault.position - before.rfind("\n")
+        self._write_error(
+            [
+                f"At line:{line} char:{column}",
+                f"+ {fault.script.split(chr(10))[line - 1].rstrip()}",
+                f"+ {' ' * (column - 1)}{'~' * len(fault.token)}",
+                str(fault),
+            ],
+            problem,
+        )
+
     def print_error(self, error: PowerShellError) -> None:
         if self.merging:  # 2>&1
             self.emit(error_record(error))
@@ -202,7 +228,11 @@ class PowerShellSession(ABC):
         if not error.where or error.identity == "CommandNotFoundException":
             first = next((line for line in self.script.splitlines() if line.strip()), "").strip()
             lines += ["At line:1 char:1", f"+ {first[:110]}", "+ " + "~" * min(len(first), 110)]
-        lines += [
+        self._write_error(lines, error)
+
+    def _write_error(self, lines: list[str], error: PowerShellError) -> None:
+        lines = [
+            *lines,
             f"    + CategoryInfo          : {error.category}",
             f"    + FullyQualifiedErrorId : {error.identity}",
             " ",

@@ -337,7 +337,7 @@ def static_member(
     if arguments is None:
         return None
     raise PowerShellError(
-        f"Method invocation failed because [{kind}] does not contain a method named '{name}'.",
-        f"InvalidOperation: ({name}:String) [], RuntimeException",
-        "MethodNotFound",
+        f"The method '[{kind}]::{name}' is not supported on simulated machines.",
+        f"NotImplemented: ({name}:String) [], PSNotImplementedException",
+        "NotImplemented",
     )

@@ -87,6 +87,8 @@ def _find_options(process: Process) -> _FindOptions:
     switches, patterns, paths = set[str](), list[str](), list[str]()
     folders, literal = [""], False
     for argument in process.argv[1:]:
+        if argument.startswith("-"):  # as good as a slash
+            argument = "/" + argument[1:]
         lower = argument.lower()
         if lower.startswith("/c:"):
             patterns.append(argument[3:].strip('"'))

@@ -18,6 +18,11 @@ UNINSTALL: Final = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Uninstall"
 LOGS: Final = ("Application", "Security", "System", "Windows PowerShell")
 _MODULE: Final = 4 << 30  # the largest memory module
 _DISK_SHARE, _DEVICE_SHARE, _IPC_SHARE = 0, 2147483648, 2147483651
+_ADMINISTRATIVE_ACCOUNTS = (  # of the shares that Windows makes
+    r"BUILTIN\Administrators",
+    r"BUILTIN\Backup Operators",
+    r"NT AUTHORITY\INTERACTIVE",
+)
 
 
 def wmi_disks(context: ProgramContext) -> list[AttachedDisk]:
@@ -142,7 +147,11 @@ def add_share(context: ProgramContext, name: str, path: str, remark: str = "") -
 
 
 def share_access(context: ProgramContext, name: str) -> list[tuple[str, str]]:
-    """Accounts with their rights: Full, Change or Read. Everyone may read, by default."""
+    """Accounts with their rights: Full, Change or Read. Everyone may read, by default; the shares
+    that Windows makes are for administrators.
+    """
+    if name in _administrative_shares(context):
+        return [(account, "Full") for account in _ADMINISTRATIVE_ACCOUNTS]
     rows = context.windows.system.registry.get(SHARE_ACCESS, name)
     given = [row.rpartition("=") for row in rows] if isinstance(rows, tuple) else []
     return [(account, right) for account, _, right in given] or [("Everyone", "Read")]
@@ -165,16 +174,21 @@ def remove_share(context: ProgramContext, name: str) -> None:
     context.windows.system.registry.delete(SHARE_ACCESS, name)
 
 
+def _administrative_shares(context: ProgramContext) -> dict[str, tuple[str, str, int]]:
+    """The hidden shares that Windows makes, with path, remark and type."""
+    return {
+        **{
+            drive[0] + "$": (drive + "\\", "Default share", _DEVICE_SHARE)
+            for drive, _, _ in wmi.local_drives(context)
+        },
+        "ADMIN$": (r"C:\Windows", "Remote Admin", _DEVICE_SHARE),
+        "IPC$": ("", "Remote IPC", _IPC_SHARE),
+    }
+
+
 def wmi_shares(context: ProgramContext) -> list[Instance]:
     """Those of an administrator, and the hidden ones that Windows makes."""
-    rows = [
-        (drive[0] + "$", drive + "\\", "Default share", _DEVICE_SHARE)
-        for drive, _, _ in wmi.local_drives(context)
-    ]
-    rows += [
-        ("ADMIN$", r"C:\Windows", "Remote Admin", _DEVICE_SHARE),
-        ("IPC$", "", "Remote IPC", _IPC_SHARE),
-    ]
+    rows = [(name, *row) for name, row in _administrative_shares(context).items()]
     rows += [
         (name, path, share_remark(context, name), _DISK_SHARE)
         for name, path in shared_directories(context).items()

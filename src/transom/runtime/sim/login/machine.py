@@ -95,9 +95,10 @@ class Binaries(Protocol):
         environment: Mapping[str, str],
         directory: str,
         output: Output,
+        stdout: Output | None = None,
     ) -> MachineProgram:
         """One that cannot start behaves like a program that exits after writing the reason to its
-        output.
+        output. `stdout` gets the answers of `--version` and `--help`; without it, `output` does.
         """
 
     def run_plugin(
@@ -528,6 +529,7 @@ class WindowsMachine:
         parent: int,
         *,
         service: bool = False,
+        stdout: Output | None = None,
     ) -> NodeProcess | SystemProgram:
         """A process below `parent`; 0: the caller's. Raises ServiceError when the machine has no
         such program.
@@ -545,7 +547,7 @@ class WindowsMachine:
             return SystemProgram(pid, client, self.processes)
         if binary is None or not self.host.files.exists(path):
             raise ServiceError(NOT_FOUND)
-        program = await self.binaries.launch(binary, argv, environment, directory, output)
+        program = await self.binaries.launch(binary, argv, environment, directory, output, stdout)
         return NodeProcess(self, program, (path, *argv), parent, service)
 
     def _finds_program(self, name: str) -> bool:

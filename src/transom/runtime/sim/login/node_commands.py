@@ -65,6 +65,10 @@ def _plugin(machine: WindowsMachine, name: str) -> Command:
     return run
 
 
+def _with_windows_line_ends(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+
+
 def _node_program(machine: WindowsMachine, path: str) -> Command:
     """kubelet.exe and the like in the foreground: Control-C ends them, and they end with the
     terminal.
@@ -72,10 +76,15 @@ def _node_program(machine: WindowsMachine, path: str) -> Command:
 
     async def run(process: Process) -> int:
         def write(data: bytes) -> None:
-            process.stderr.write(data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+            process.stderr.write(_with_windows_line_ends(data))
+
+        def answer(data: bytes) -> None:
+            process.stdout.write(_with_windows_line_ends(data))
 
         try:
-            running = await machine.run(path, process.argv[1:], process.env, process.cwd, write, 0)
+            running = await machine.run(
+                path, process.argv[1:], process.env, process.cwd, write, 0, stdout=answer
+            )
         except ServiceError:
             process.complain(texts.NOT_FOUND_FILE)
             return 1
