@@ -29,6 +29,8 @@ from transom.kubelet.os_linux import RULES as LINUX_RULES
 from transom.kubelet.os_windows import RULES as WINDOWS_RULES
 from transom.kubelet.osrules import OsRules
 from transom.machinery.errors import ApiError
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet_flags import kubelet_accepts
 from transom.machines.windows import csi_proxy
 from transom.machines.windows.certificate_stores import (
     STORES,
@@ -117,7 +119,11 @@ class Node:
         self._login_machine: WindowsMachine | None = None
         self._linux_machine: units.LinuxMachine | None = None
         install_node_files(
-            machine.files, network, self.installed_kubeconfig, simulated=self.simulated
+            machine.files,
+            network,
+            self.installed_kubeconfig,
+            releases.parse_release_version(self.kubelet_version),
+            simulated=self.simulated,
         )
         if isinstance(network, WindowsNodeNetwork):
             network.follow_programs(self._program_of)
@@ -308,7 +314,11 @@ class Node:
     def kubelet_defaults(self) -> KubeletConfig:
         """The defaults of a kubelet without flags on this machine."""
         guided = self.rules.as_guided(KubeletConfig("", ""))
+        release = Release(*releases.parse_release_version(self.kubelet_version))
+        # Without the flag, the runtime reports the image of sandboxes.
+        reported = not kubelet_accepts(release, "pod-infra-container-image")
         return KubeletConfig(
+            pod_infra_image=node_pause_image(self.cluster, self.spec) if reported else "",
             node_name=self.spec.name,
             node_ip=self.network.address,
             version=self.kubelet_version,

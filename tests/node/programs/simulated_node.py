@@ -23,6 +23,7 @@ from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import USER, ControllerManager
 from transom.kit.workers import InlineWorkers
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.node import spec as specs
 from transom.node.machine_disks import MachineDisks
@@ -30,7 +31,9 @@ from transom.node.network_settings import NetworkSettings
 from transom.node.network_windows import WindowsNodeNetwork
 from transom.node.programs.node_programs import NodePrograms, ProgramProcess
 from transom.store.memory import MemoryStore
+from transom.windows.releases import node_build
 
+TAGS = {17763: "1809", 19041: "2004", 20348: "ltsc2022", 26100: "ltsc2025"}
 IMAGE = "mcr.microsoft.com/windows/nanoserver:{}"
 CONTROLLERS = ("endpoint", "endpointslice", "nodeipam", "nodelifecycle", "serviceaccount")
 
@@ -43,13 +46,17 @@ class World:
         *,
         store: MemoryStore | None = None,
         disks: MachineDisks | None = None,
+        release: Release = DEFAULT,
         **windows: Any,
     ) -> None:
         self.clock = clock
-        self.image = IMAGE.format({19041: "2004"}.get(windows.get("build", 0), "1809"))
+        self.image = IMAGE.format(TAGS[windows.get("build") or node_build(release)])
         self.rng = random.Random(5)
         config = add_ipv6_ranges(
-            ClusterConfig(name="bins", port=6443, network=network or NetworkSettings()), large=False
+            ClusterConfig(
+                name="bins", port=6443, network=network or NetworkSettings(), release=str(release)
+            ),
+            large=False,
         )
         self.pod_cidrs = tuple(config.pod_cidr.split(","))
         config.state.mkdir(parents=True, exist_ok=True)
@@ -59,6 +66,7 @@ class World:
                 workers=InlineWorkers(),
                 clock=clock,
                 rng=self.rng,
+                release=str(release),
             )
         )
         self.client = InProcessClient(

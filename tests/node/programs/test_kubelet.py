@@ -5,6 +5,7 @@ keeps running without it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.simulation.loop import VIRTUAL_LOOP
 from transom.client.resources import PODS
 from transom.http.messages import HttpRequest
 from transom.kubelet.server.server import answer_ping_healthz
+from transom.machinery.releases import Release
 from transom.node.network_settings import NetworkSettings
 from transom.node.programs.flags import kubelet
 from transom.node.programs.start import NO_CONFIGURATION
@@ -224,6 +226,56 @@ async def test_what_it_refuses() -> None:
             and "listen tcp 0.0.0.0:10250: bind: Only one usage" in twice.text
         )
         assert world.binaries.running("kubelet") is printed.process
+
+
+@pytest.mark.windows("W-NODE-36", "W-NODE-39", "W-NODE-41", "W-NODE-42", "W-NODE-43")
+@pytest.mark.parametrize("minor", [23, 24, 26, 27, 34, 35, 36])
+async def test_a_node_starts_its_kubelet_with_the_flags_of_its_release(minor: int) -> None:
+    async with play(release=Release(1, minor), runtime="containerd") as world:
+        node = world.pool.node("w")
+        argv = world.binaries.usual("kubelet")[1]
+        names = {word.partition("=")[0] for word in argv}
+        assert ("--image-pull-progress-deadline" in names) == (minor < 24)
+        assert ("--log-dir" in names) == ("--logtostderr" in names) == (minor < 26)
+        assert ("--container-runtime" in names) == (minor < 27)
+        assert ("--pod-infra-container-image" in names) == (minor < 35)
+        assert "--container-runtime-endpoint=npipe:////./pipe/containerd-containerd" in argv
+        printed = await world.relaunch("kubelet")
+        assert not printed.process.ended, printed.text
+        await world.clock.sleep(1)
+        assert node.kubelet is not None
+        config = node.kubelet.env.config
+        deadline = config.image_pull_progress_deadline  # of dockershim, without effect since 1.24
+        usual = replace(node.kubelet_settings(), image_pull_progress_deadline=deadline)
+        assert config == usual
+        await world.until(lambda: is_ready(world))
+        assert b"--container-runtime-endpoint" in await world.binaries.log("kubelet")
+
+
+@pytest.mark.parametrize(
+    ("minor", "code", "text"),
+    [
+        (20, 255, "server.go:155] unknown flag: --nope"),
+        (21, 1, '"Failed to parse kubelet flag" err="unknown flag: --nope"'),
+        (24, 1, "Error: failed to parse kubelet flag: unknown flag: --nope\nUsage:"),
+        (36, 1, '] "command failed" err="failed to parse kubelet flag: unknown flag: --nope"'),
+    ],
+)
+async def test_how_a_kubelet_refuses_its_command_line(minor: int, code: int, text: str) -> None:
+    async with play(release=Release(1, minor), runtime="containerd") as world:
+        await world.stop("kubelet")
+        printed = await world.launch("kubelet", "--nope")
+        assert await printed.end() == code
+        assert text in printed.text
+        assert ("Usage:" in printed.text) == (minor < 25)
+
+
+@pytest.mark.windows("W-NODE-36", "W-NODE-39")
+async def test_the_service_of_a_kubelet_without_log_flags_has_a_log_file() -> None:
+    async with play(release=Release(1, 36), runtime="containerd") as world:
+        await world.binaries.log("kubelet")  # from now on the log is written
+        content = world.files.read(r"C:\var\logs\kubelet.log").decode()
+        assert 'FLAG: --v="6"' in content and 'message="Starting kubelet."' in content
 
 
 async def test_docker_is_looked_for_where_containerd_is() -> None:

@@ -46,6 +46,9 @@ KubeletBehaviour = Literal[
     "ShutdownTexts",
     "ShutdownUnmounts",
     "TerminalPhases",
+    "FlagErrorsLogged",
+    "FlagErrorsReturned",
+    "FlagErrorsWithoutUsage",
     "ThreeOlderKubelets",
     "UncheckedAppArmor",
     "UnnamedContainerEvents",
@@ -122,6 +125,12 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "ShutdownUnmounts": Release(1, 32),
     # Deleted pods end as Succeeded or Failed.
     "TerminalPhases": Release(1, 27),
+    # An invalid command line ends the kubelet with code 1 and a structured line, earlier with 255.
+    "FlagErrorsLogged": Release(1, 21),
+    # The kubelet's command returns the error of an invalid command line.
+    "FlagErrorsReturned": Release(1, 24),
+    # The error of an invalid command line is logged without the list of all flags.
+    "FlagErrorsWithoutUsage": Release(1, 25),
     # Kubelets may be three minor versions older than the API server, earlier two.
     "ThreeOlderKubelets": Release(1, 28),
     # The runtime, not the kubelet, finds out whether an AppArmor profile is loaded.

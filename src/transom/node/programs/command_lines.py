@@ -11,15 +11,19 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet_flags import kubelet_accepts
 from transom.machines.api import Files
 from transom.node.network import NodeNetwork
 from transom.node.network_windows import WindowsNodeNetwork
+from transom.node.programs.flags.kubelet import has_dockershim, refused_flags
 from transom.runtime.sim.login import scripts
 
 log = logging.getLogger("transom.node")
 
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
 _PIPE: Final = "npipe:////./pipe/containerd-containerd"
+_DOCKER_PIPE: Final = "npipe:////./pipe/cri-dockerd"
 _SOCKET: Final = "unix:///run/containerd/containerd.sock"
 _DEFAULTS: Final = KubeletConfig("", "")
 
@@ -33,6 +37,7 @@ class NodeProgramFiles(NamedTuple):
     programs: Mapping[str, str]
 
 
+KUBELET_LOG: Final = r"C:\var\logs\kubelet.log"  # of a Windows kubelet without --log-dir
 WINDOWS_FILES: Final = NodeProgramFiles(
     r"C:\k",
     r"c:\k\config",
@@ -90,6 +95,13 @@ def program_command_line(
 
 
 def _kubelet(config: KubeletConfig, network: NodeNetwork) -> list[str]:
+    """Without the flags that the kubelet's release refuses."""
+    release = Release(*config.release)
+    line = _kubelet_options(config, network)
+    return [word for word in line if kubelet_accepts(release, word[2:].partition("=")[0])]
+
+
+def _kubelet_options(config: KubeletConfig, network: NodeNetwork) -> list[str]:
     line = [
         f"--hostname-override={config.node_name}",
         *(_windows_kubelet(config, network) if network.os == "windows" else _linux_kubelet(config)),
@@ -137,7 +149,7 @@ def _windows_kubelet(config: KubeletConfig, network: NodeNetwork) -> list[str]:
         "--logtostderr=false",
         "--enforce-node-allocatable=",
     ]
-    if network.runtime == "docker":
+    if network.runtime == "docker" and has_dockershim(config.release):
         pods = network.usual_cni_folders
         return [
             *line,
@@ -145,7 +157,8 @@ def _windows_kubelet(config: KubeletConfig, network: NodeNetwork) -> list[str]:
             f"--cni-bin-dir={pods.binaries}",
             f"--cni-conf-dir={pods.directory}",
         ]
-    return [*line, "--container-runtime=remote", f"--container-runtime-endpoint={_PIPE}"]
+    pipe = _DOCKER_PIPE if network.runtime == "docker" else _PIPE
+    return [*line, "--container-runtime=remote", f"--container-runtime-endpoint={pipe}"]
 
 
 def _linux_kubelet(config: KubeletConfig) -> list[str]:
@@ -244,18 +257,23 @@ def make_kubeconfig(server: str, user: str, newline: str) -> InstalledKubeconfig
 
 
 def install_node_files(
-    files: Files, network: NodeNetwork, kubeconfig: InstalledKubeconfig, *, simulated: bool
+    files: Files,
+    network: NodeNetwork,
+    kubeconfig: InstalledKubeconfig,
+    release: tuple[int, int],
+    *,
+    simulated: bool,
 ) -> None:
     """Writes the files that a node is set up with, unless they exist, as far as the disk has space:
     the kubeconfig and flannel's configuration; on simulated Windows nodes also the programs and
-    their start scripts.
+    their start scripts, for the kubelet of `release`.
     """
     name = network.spec.name
     paths = node_files(network)
     content = {paths.kubeconfig: kubeconfig.content, paths.net_conf: network.net_conf()}
     if network.os == "windows" and simulated:
         try:
-            scripts.install_node_scripts(files)
+            scripts.install_node_scripts(files, refused_flags(release))
         except OSError as problem:
             log.warning("the scripts of node %s cannot be written: %s", name, problem.strerror)
         content |= dict.fromkeys(paths.programs.values(), b"MZ")

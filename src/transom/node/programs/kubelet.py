@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from socket import socket
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from transom.client.api import ApiClient
@@ -27,6 +27,7 @@ from transom.kubelet.server.server import answer_ping_healthz
 from transom.kubelet.static_pods import RealFolder
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machinery.releases.metrics import metric_rules
 from transom.node.programs.flags import gates, klog
 from transom.node.programs.flags import kubelet as flags
@@ -55,6 +56,7 @@ from transom.node.programs.start import (
     ProgramExit,
     ProgramStart,
     StartedProgram,
+    exit_failed,
     exit_fatal,
     format_aggregate,
     log_flags,
@@ -85,14 +87,15 @@ _NETWORK_PLUGINS: Final = ("", "cni")
 def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
     """`running`: another kubelet runs on the node. Raises ProgramExit."""
     base = start.node.kubelet_defaults()
+    windows = start.node.spec.windows
+    usage = flag_usage("kubelet", flags.kubelet_flag_table(base.release, windows=windows))
     try:
-        parsed = flags.parse_kubelet_flags(start.argv, base.release)
+        parsed = flags.parse_kubelet_flags(start.argv, base.release, windows=windows)
     except FlagError as problem:
-        start.print(flag_usage("kubelet", flags.TABLE))
-        exit_fatal(start.open_log(klog.KlogSettings()), "server.go:155", str(problem))
-    given = flags.kubelet_flags(parsed)
+        _refuse_command_line(start, Release(*base.release), problem, usage)
+    given = flags.kubelet_flags(parsed, base.release)
     if given.help:
-        start.answer(flag_usage("kubelet", flags.TABLE))
+        start.answer(usage)
         raise ProgramExit(0)
     if given.version:
         start.answer(f"Kubernetes {base.version}\n")
@@ -126,7 +129,7 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
             )
     else:
         log.line(WARNING, "server.go:558", "standalone mode, no API client")
-    _check_runtime(start, log, given)
+    _check_runtime(start, log, given, base.release)
     if running:
         exit_fatal(log, "server.go:158", _PORT_TAKEN.format(port=config.port))
     if not given.kubeconfig:
@@ -145,6 +148,30 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
 
 
 # ---- configuration ----
+
+
+def _refuse_command_line(
+    start: ProgramStart, release: Release, problem: FlagError, usage: str
+) -> NoReturn:
+    """Prints what the release prints about an invalid command line, and exits."""
+    log = start.open_log(klog.KlogSettings())
+    word = problem.word if isinstance(problem, flags.UnknownCommandError) else ""
+    if not kubelet_has(release, "FlagErrorsLogged"):
+        start.print(usage)
+        exit_fatal(log, "server.go:155", str(problem))
+    if not kubelet_has(release, "FlagErrorsReturned"):
+        fields = f"err={go_quote(str(problem))}"
+        title = "Failed to parse kubelet flag"
+        if word:
+            fields, title = f"command={go_quote(word)}", "Unknown command"
+        log.line(ERROR, "server.go:158", f'"{title}" {fields}')
+        start.print(usage)
+        raise ProgramExit(1)
+    text = f"unknown command {word}" if word else f"failed to parse kubelet flag: {problem}"
+    if kubelet_has(release, "FlagErrorsWithoutUsage"):
+        exit_failed(log, "run.go:74", f'"command failed" err={go_quote(text)}')
+    start.print(f"Error: {text}\n{usage}\n")
+    raise ProgramExit(1)
 
 
 def _checked_config(
@@ -173,21 +200,25 @@ def _checked_config(
     return replace(config, node_ip=base.node_ip, secondary_node_ip="") if unassigned else config
 
 
-def _check_runtime(start: ProgramStart, log: ProgramLog, given: flags.KubeletFlags) -> None:
+def _check_runtime(
+    start: ProgramStart, log: ProgramLog, given: flags.KubeletFlags, release: tuple[int, int]
+) -> None:
     """On Linux nodes of every kind the kubelet finds the node's runtime."""
     if not start.node.spec.windows:
         return
     begin = "failed to run Kubelet: "
     docker = start.node.network.runtime == "docker"
-    if given.runtime not in ("docker", "remote"):
-        exit_fatal(
-            log, "server.go:271", f"{begin}unsupported CRI runtime: {go_quote(given.runtime)}"
-        )
+    dockershim = flags.has_dockershim(release)
+    if given.runtime not in (("docker", "remote") if dockershim else ("remote",)):
+        text = f"{begin}unsupported CRI runtime: {go_quote(given.runtime)}"
+        if not dockershim:
+            text += ', only "remote" is currently supported'
+        exit_fatal(log, "server.go:271", text)
     if given.runtime == "docker" and not docker:
         exit_fatal(log, "server.go:271", _DOCKER_GONE)
     if given.runtime == "remote" and not given.endpoint:
         exit_fatal(log, "server.go:271", _NO_ENDPOINT)
-    if given.runtime == "remote" and docker:
+    if given.runtime == "remote" and docker and dockershim:
         exit_fatal(
             log,
             "server.go:271",

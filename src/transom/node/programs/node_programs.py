@@ -21,12 +21,14 @@ from transom.machinery.errors import ApiError
 from transom.network.cni.byhand import called_by_hand
 from transom.node.programs.command_lines import (
     BINARIES,
+    KUBELET_LOG,
     CommandLine,
     node_files,
     program_command_line,
     service_environment,
 )
-from transom.node.programs.flags import kube_proxy, kubelet
+from transom.node.programs.flags import kube_proxy
+from transom.node.programs.flags.kubelet import parse_kubelet_flags
 from transom.node.programs.flanneld import start_flanneld
 from transom.node.programs.host import ProgramHost
 from transom.node.programs.kube_proxy import start_kube_proxy
@@ -41,6 +43,7 @@ from transom.node.programs.units import (
     unit_files,
 )
 from transom.runtime.sim.login.units import UnitState
+from transom.windows.releases import parse_release_version
 
 log = logging.getLogger("transom.node")
 
@@ -255,6 +258,20 @@ class NodePrograms:
         """Keeps what a program writes to its standard output and error."""
         kept = self._output.setdefault(process.binary, deque(maxlen=_KEPT_OUTPUT))
         kept.append((self._node.machine.clock.time(), process.pid, data))
+        if process.at_boot and process.binary == "kubelet" and self._node.spec.windows:
+            self._write_service_log(data)
+
+    def _write_service_log(self, data: bytes) -> None:
+        """What the kubelet's service on Windows does with the output: a kubelet that does not
+        write log files itself is started by kube-log-runner.
+        """
+        files = self._node.machine.files
+        try:
+            files.mkdir(KUBELET_LOG.rpartition("\\")[0])
+            files.appender(KUBELET_LOG)(data)
+        except OSError as problem:
+            name = self._node.spec.name
+            log.warning("%s of node %s: %s", KUBELET_LOG, name, problem.strerror)
 
     def why(self, binary: str) -> str:
         """The line that explains why a program has ended: the last line of its log, or the first
@@ -537,7 +554,9 @@ class NodePrograms:
         """
         texts: Mapping[str, str] = {}
         if process.binary == "kubelet":
-            texts = kubelet.parse_kubelet_flags(process.argv).texts
+            release = parse_release_version(self._node.kubelet_version)
+            windows = self._node.spec.windows
+            texts = parse_kubelet_flags(process.argv, release, windows=windows).texts
         elif process.binary == "kube-proxy":
             texts = kube_proxy.parse_kube_proxy_flags(process.argv).texts
         began = self._node.machine.boot_time

@@ -68,6 +68,68 @@ def test_flags_as_the_document_spells_them() -> None:
         kubelet.parse_kubelet_flags(["--kubelet-reserved=memory=1Gi"])
 
 
+# What kubeadm, kops and the documentation's scripts pass, with the releases that have it.
+FLAGS_BY_RELEASE = (
+    ("--network-plugin=cni", 20, 23),
+    ("--cni-bin-dir=x", 20, 23),
+    ("--cni-conf-dir=x", 20, 23),
+    ("--image-pull-progress-deadline=20m", 20, 23),
+    ("--allow-privileged=true", 20, 23),
+    ("--log-dir=x", 20, 25),
+    ("--log-file=x", 20, 25),
+    ("--logtostderr=false", 20, 25),
+    ("--container-runtime=remote", 20, 26),
+    ("--pod-infra-container-image=x", 20, 34),
+    ("--register-schedulable=true", 20, 33),
+    ("--seccomp-default", 22, 37),
+    ("--config-dir=x", 28, 37),
+    ("--container-runtime-endpoint=x", 20, 37),
+    ("--v=2", 20, 37),
+    ("--vmodule=a=2", 20, 37),
+)
+
+
+@pytest.mark.windows("W-NODE-39", "W-NODE-41", "W-NODE-42", "W-NODE-43")
+@pytest.mark.parametrize(("flag", "first", "last"), FLAGS_BY_RELEASE)
+def test_kubelets_accept_the_flags_of_their_release(flag: str, first: int, last: int) -> None:
+    for minor in range(20, 38):
+        if first <= minor <= last:
+            assert kubelet.parse_kubelet_flags([flag], (1, minor)).texts
+        else:
+            name = flag.partition("=")[0]
+            with pytest.raises(FlagError, match=f"^unknown flag: {name}$"):
+                kubelet.parse_kubelet_flags([flag], (1, minor))
+
+
+def test_only_kubelets_of_windows_have_its_flags() -> None:
+    with pytest.raises(FlagError, match="unknown flag: --windows-service"):
+        kubelet.parse_kubelet_flags(["--windows-service"], (1, 36), windows=False)
+
+
+@pytest.mark.parametrize(
+    ("flag", "minor", "text"),
+    [
+        ("--network-plugin=cni", 20, ""),
+        ("--network-plugin=cni", 21, "will be removed along with dockershim."),
+        ("--log-dir=x", 22, ""),
+        ("--log-dir=x", 23, "2845-deprecate-klog-specific-flags-in-k8s-components"),
+        ("--container-runtime=remote", 24, "will be removed in 1.27 as the only valid value"),
+        ("--pod-infra-container-image=x", 26, "will be removed in 1.27. Image garbage"),
+        ("--pod-infra-container-image=x", 31, "will be removed in a future release. Image"),
+        ("--pod-infra-container-image=x", 34, "will be removed in 1.35. Image garbage"),
+    ],
+)
+def test_flags_are_deprecated_before_they_are_removed(flag: str, minor: int, text: str) -> None:
+    release = (1, minor)
+    found = kubelet.kubelet_flags(kubelet.parse_kubelet_flags([flag], release), release).deprecated
+    assert text in "".join(found) and bool(found) == bool(text)
+
+
+def test_the_runtime_without_a_flag() -> None:
+    assert kubelet.kubelet_flags(kubelet.parse_kubelet_flags([]), (1, 23)).runtime == "docker"
+    assert kubelet.kubelet_flags(kubelet.parse_kubelet_flags([]), (1, 24)).runtime == "remote"
+
+
 @pytest.mark.windows("FLAG-11")
 def test_the_priority_class_came_with_1_19() -> None:
     assert kubelet.parse_kubelet_flags(

@@ -1,8 +1,8 @@
-"""kubelet.exe's command line: all flags of the 1.20 kubelet, and those with an effect on a
+"""The kubelet's command line: the flags that its release has, and those with an effect on a
 simulated node.
 
-Spellings from the documentation are accepted too: --service for --windows-service,
---kubelet-reserve for --kube-reserved, --system-reserve for --system-reserved,
+As long as there is dockershim, spellings from the documentation are accepted too: --service for
+--windows-service, --kubelet-reserve for --kube-reserved, --system-reserve for --system-reserved,
 --enforce-node-allocable for --enforce-node-allocatable, and --allow-privileged, which kubelets
 removed in 1.15.
 """
@@ -18,6 +18,8 @@ from transom.kit.goquote import go_quote
 from transom.kubelet.config import KubeletConfig
 from transom.machinery.quantity import QuantityError
 from transom.machinery.quantity import parse_quantity as quantity
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet_flags import deprecated_flag_text, kubelet_accepts
 from transom.node.programs.flags import klog
 from transom.node.programs.flags.golang import (
     ADDRESS,
@@ -45,10 +47,12 @@ _BOOLS: Final = """
 anonymous-auth authentication-token-webhook cgroups-per-qos contention-profiling cpu-cfs-quota enable-cadvisor-json-endpoints
 enable-controller-attach-detach enable-debugging-handlers enable-server exit-on-lock-contention
 experimental-allocatable-ignore-eviction experimental-check-node-capabilities-before-mount
-experimental-kernel-memcg-notification experimental-logging-sanitization fail-swap-on help keep-terminated-pod-volumes
-kernel-memcg-notification make-iptables-util-chains protect-kernel-defaults really-crash-for-testing
+experimental-kernel-memcg-notification experimental-logging-sanitization fail-cgroupv1 fail-swap-on help
+keep-terminated-pod-volumes kernel-memcg-notification local-storage-capacity-isolation log-json-split-stream
+log-text-split-stream
+make-iptables-util-chains protect-kernel-defaults really-crash-for-testing
 redirect-container-streaming register-node register-schedulable rotate-certificates rotate-server-certificates runonce
-serialize-image-pulls windows-service
+seccomp-default serialize-image-pulls windows-service
 """
 _STRINGS: Final = """
 authorization-mode azure-container-registry-config bootstrap-kubeconfig cert-dir cgroup-driver cgroup-root client-ca-file
@@ -56,10 +60,12 @@ cloud-config cloud-provider cluster-domain cni-bin-dir cni-cache-dir cni-conf-di
 container-runtime container-runtime-endpoint cpu-manager-policy docker-endpoint dynamic-config-dir
 experimental-bootstrap-kubeconfig experimental-dockershim-root-directory experimental-mounter-path hairpin-mode
 hostname-override image-credential-provider-bin-dir image-credential-provider-config image-service-endpoint
-kube-api-content-type kube-reserved-cgroup kubeconfig kubelet-cgroups lock-file logging-format manifest-url
+kube-api-content-type kube-reserved-cgroup kubeconfig kubelet-cgroups lock-file
+log-json-info-buffer-size log-text-info-buffer-size logging-format manifest-url
 memory-manager-policy
 master-service-namespace network-plugin node-ip non-masquerade-cidr pod-cidr pod-infra-container-image pod-manifest-path
-provider-id reserved-cpus resolv-conf root-dir runtime-cgroups seccomp-profile-root system-cgroups system-reserved-cgroup
+provider-id reserved-cpus reserved-memory
+resolv-conf root-dir runtime-cgroups seccomp-profile-root system-cgroups system-reserved-cgroup
 tls-cert-file tls-min-version tls-private-key-file topology-manager-policy topology-manager-scope volume-plugin-dir
 windows-priorityclass
 """
@@ -88,11 +94,13 @@ TABLE: Final[Table] = {
     ),
     **dict.fromkeys(
         (
+            "cpu-manager-policy-options",
             "eviction-minimum-reclaim",
             "eviction-soft-grace-period",
             "kube-reserved",
             "qos-reserved",
             "system-reserved",
+            "topology-manager-policy-options",
         ),
         STRING_MAP,
     ),
@@ -115,11 +123,8 @@ _OF_THE_DOCUMENTS: Final[Table] = {
     "allow-privileged": BOOL,
     **{spelling: TABLE[name] for spelling, name in _DOCUMENT_SPELLINGS.items()},
 }
-_SINCE: Final[Mapping[str, tuple[int, int]]] = {
-    "config-dir": (1, 28),
-    "memory-manager-policy": (1, 21),
-    "windows-priorityclass": (1, 19),
-}
+_WINDOWS_ONLY: Final = frozenset(("service", "windows-priorityclass", "windows-service"))
+_RUNTIME_FLAG: Final = "container-runtime"
 
 _IN_THE_FILE: Final = (
     "This parameter should be set via the config file specified by the Kubelet's --config "
@@ -187,7 +192,7 @@ _ELSEWHERE: Final = frozenset(
         "config",
         "config-dir",
         "container-log-max-size",
-        "container-runtime",
+        _RUNTIME_FLAG,
         "container-runtime-endpoint",
         "hairpin-mode",
         "help",
@@ -245,17 +250,48 @@ class KubeletFlags:
     unused: tuple[str, ...] = ()  # flags without an effect on a simulated node
 
 
+class UnknownCommandError(FlagError):
+    """The command line has a word that is not a flag."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(f"unknown command: {word}")
+        self.word = word
+
+
 @cache
-def _table(release: tuple[int, int]) -> Table:
-    known = {**TABLE, **_OF_THE_DOCUMENTS}
-    return {name: kind for name, kind in known.items() if _SINCE.get(name, release) <= release}
+def kubelet_flag_table(release: tuple[int, int], *, windows: bool = True) -> Table:
+    """The flags that the kubelet of a release has, as its help lists them."""
+    return {
+        name: kind
+        for name, kind in TABLE.items()
+        if kubelet_accepts(Release(*release), name) and (windows or name not in _WINDOWS_ONLY)
+    }
 
 
-def parse_kubelet_flags(argv: Sequence[str], release: tuple[int, int] = (1, 20)) -> ParsedFlags:
+@cache
+def _accepted(release: tuple[int, int], *, windows: bool) -> Table:
+    table = kubelet_flag_table(release, windows=windows)
+    if not windows or not has_dockershim(release):
+        return table
+    return {**table, **_OF_THE_DOCUMENTS}
+
+
+def refused_flags(release: tuple[int, int]) -> frozenset[str]:
+    """The flags of other releases and of the documentation that a Windows kubelet refuses."""
+    return frozenset({*TABLE, *_OF_THE_DOCUMENTS} - {*_accepted(release, windows=True)})
+
+
+def has_dockershim(release: tuple[int, int]) -> bool:
+    return kubelet_accepts(Release(*release), "network-plugin")
+
+
+def parse_kubelet_flags(
+    argv: Sequence[str], release: tuple[int, int] = (1, 20), *, windows: bool = True
+) -> ParsedFlags:
     """Raises FlagError."""
-    parsed = parse_pflag(_table(release), argv)
+    parsed = parse_pflag(_accepted(release, windows=windows), argv)
     if parsed.arguments:
-        raise FlagError(f"unknown command: {parsed.arguments[0]}")
+        raise UnknownCommandError(parsed.arguments[0])
     for spelling, name in _DOCUMENT_SPELLINGS.items():
         if spelling in parsed.values:
             value, text = parsed.values.pop(spelling), parsed.texts.pop(spelling)
@@ -263,8 +299,10 @@ def parse_kubelet_flags(argv: Sequence[str], release: tuple[int, int] = (1, 20))
     return parsed
 
 
-def kubelet_flags(parsed: ParsedFlags) -> KubeletFlags:
+def kubelet_flags(parsed: ParsedFlags, release: tuple[int, int] = (1, 20)) -> KubeletFlags:
     get = parsed.get
+    usual = "docker" if has_dockershim(release) else "remote"
+    warnings = {name: _deprecation(release, name) for name in parsed.texts}
     return KubeletFlags(
         logging=klog.logging_of(parsed),
         service=get("windows-service", False) or get("service", False),
@@ -273,18 +311,20 @@ def kubelet_flags(parsed: ParsedFlags) -> KubeletFlags:
         kubeconfig=get("kubeconfig", ""),
         config_file=get("config", ""),
         config_dir=get("config-dir", ""),
-        runtime=get("container-runtime", "docker"),
+        runtime=get(_RUNTIME_FLAG, usual),
         endpoint=get("container-runtime-endpoint", ""),
         network_plugin=get("network-plugin", ""),
         cni_bin_dir=get("cni-bin-dir", "/opt/cni/bin"),
         cni_conf_dir=get("cni-conf-dir", "/etc/cni/net.d"),
         deprecated=tuple(
-            f"Flag --{n} has been deprecated, {_DEPRECATED[n]}"
-            for n in parsed.texts
-            if n in _DEPRECATED
+            f"Flag --{name} has been deprecated, {text}" for name, text in warnings.items() if text
         ),
         unused=tuple(name for name in parsed.texts if name not in _EFFECTIVE),
     )
+
+
+def _deprecation(release: tuple[int, int], name: str) -> str:
+    return deprecated_flag_text(Release(*release), name) or _DEPRECATED.get(name, "")
 
 
 def kubelet_config_from_flags(

@@ -7,12 +7,14 @@ simulated PowerShell runs them; users who log in can read and change them.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files as resources
 from typing import Final
 
 from transom.machines.api import Files
 
+_OTHER_PROGRAM: Final = "kube-proxy"
 HOME: Final = r"C:\k"
 NSSM: Final = rf"{HOME}\nssm.exe"
 _PROGRAMS: Final = (
@@ -32,8 +34,8 @@ SCRIPTS: Final = (
 )
 
 
-def install_node_scripts(files: Files) -> None:
-    """Keeps existing files."""
+def install_node_scripts(files: Files, refused: frozenset[str] = frozenset()) -> None:
+    """Keeps existing files. The scripts do not use the flags that the node's kubelet refuses."""
     files.mkdir(HOME)
     files.mkdir(r"C:\flannel")
     for path in _PROGRAMS:
@@ -42,10 +44,20 @@ def install_node_scripts(files: Files) -> None:
     for name in SCRIPTS:
         path = rf"{HOME}\{name}"
         if not files.exists(path):
-            files.write(path, _script(name))
+            files.write(path, _script(name, refused))
 
 
 @cache
-def _script(name: str) -> bytes:
+def _script(name: str, refused: frozenset[str]) -> bytes:
     text = resources("transom.runtime.sim.login").joinpath("ps1", name).read_text()
-    return text.replace("\n", "\r\n").encode()
+    lines = [_without_flags(line, refused) for line in text.split("\n")]
+    return "\r\n".join(lines).encode()
+
+
+def _without_flags(line: str, refused: frozenset[str]) -> str:
+    """Removes flags from a line that starts a kubelet, also those in a list of strings."""
+    if not refused or _OTHER_PROGRAM in line:
+        return line
+    names = "|".join(sorted(refused))
+    line = re.sub(rf'"--({names})=[^"]*"(, )?', "", line)
+    return re.sub(rf' --({names})=("[^"]*"|[^\s"]+)', "", line)

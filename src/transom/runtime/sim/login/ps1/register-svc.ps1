@@ -47,8 +47,12 @@ if ($NetworkMode -eq "overlay") {
     & C:\k\source-vip.ps1 -NetworkName $network
 }
 
+$runtime = @("--network-plugin=cni", "--cni-bin-dir=c:\k\cni", "--cni-conf-dir=c:\k\cni\config")
+if (Get-Process containerd -ErrorAction SilentlyContinue) {
+    $runtime = @("--container-runtime=remote", "--container-runtime-endpoint=npipe:////./pipe/containerd-containerd")
+}
 nssm install kubelet C:\k\kubelet.exe
-nssm set kubelet AppParameters --hostname-override=$hostname --v=6 --pod-infra-container-image=$PauseImage --resolv-conf="" --allow-privileged=true --enable-debugging-handlers --cluster-dns=$KubeDnsServiceIP --cluster-domain=cluster.local --kubeconfig=c:\k\config --hairpin-mode=promiscuous-bridge --image-pull-progress-deadline=20m --cgroups-per-qos=false --log-dir=$LogDir --logtostderr=false --enforce-node-allocatable="" --network-plugin=cni --cni-bin-dir=c:\k\cni --cni-conf-dir=c:\k\cni\config
+nssm set kubelet AppParameters --hostname-override=$hostname --v=6 --pod-infra-container-image=$PauseImage --resolv-conf="" --allow-privileged=true --enable-debugging-handlers --cluster-dns=$KubeDnsServiceIP --cluster-domain=cluster.local --kubeconfig=c:\k\config --hairpin-mode=promiscuous-bridge --image-pull-progress-deadline=20m --cgroups-per-qos=false --log-dir=$LogDir --logtostderr=false --enforce-node-allocatable="" $runtime
 nssm set kubelet AppDirectory C:\k
 nssm start kubelet
 

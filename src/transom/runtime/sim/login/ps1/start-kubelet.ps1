@@ -24,9 +24,9 @@ if ($NetworkOnly) {
 }
 
 $hostname = $(hostname).ToLower()
-$runtime = "--network-plugin=cni", "--cni-bin-dir=c:\k\cni", "--cni-conf-dir=c:\k\cni\config"
+$runtime = @("--network-plugin=cni", "--cni-bin-dir=c:\k\cni", "--cni-conf-dir=c:\k\cni\config")
 if (Get-Process containerd -ErrorAction SilentlyContinue) {
-    $runtime = "--container-runtime=remote", "--container-runtime-endpoint=npipe:////./pipe/containerd-containerd"
+    $runtime = @("--container-runtime=remote", "--container-runtime-endpoint=npipe:////./pipe/containerd-containerd")
 }
 $gates = @()
 if ($KubeletFeatureGates) {
