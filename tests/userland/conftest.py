@@ -346,8 +346,15 @@ class Context:
         return self.box.dial(port)
 
     async def ask(self, server: str, port: int, payload: bytes) -> bytes:
-        """One name server, of a cluster with few services."""
+        """One name server, of a cluster with few services, and the box's own servers."""
         self.box.asked.append(server)
+        if server == "127.0.0.1":
+            if port not in self.box.answering:
+                raise ConnectionRefusedError
+            reply = await self.box.answering[port](payload, server)
+            if reply is None:
+                raise TimeoutError
+            return bytes(reply)
         if (server, port) != ("10.96.0.10", 53):
             raise TimeoutError
         answer = await self.box.names.respond(payload, self.ips[0])

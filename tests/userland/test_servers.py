@@ -116,6 +116,14 @@ async def test_netexec_delays_its_end(tester) -> None:
         assert context.code == 0
 
 
+async def test_connect_over_udp_waits_for_the_reply(tester) -> None:
+    async with serve(tester, agnhost("netexec")) as (box, _):
+        ask = ("/agnhost", "connect", "--protocol=udp", "127.0.0.1:8081")
+        assert (await box.play(*ask, "--timeout=3s"))[1:3] == ("", 0)
+        silent = await box.play(*ask, "--timeout=3s", "--udp-data=nonsense")
+        assert (silent.err.partition(":")[0], silent.code) == ("TIMEOUT", 1)
+
+
 async def test_what_is_no_http_is_a_bad_request_at_once(tester) -> None:
     """`echo hostName | nc HOST PORT` is how the end-to-end tests find out that a port is open."""
     async with serve(tester, agnhost("netexec")) as (box, _):
@@ -212,6 +220,10 @@ async def test_agnhost_small_ones(tester) -> None:
     assert (
         await tester.play("/agnhost", "connect", "nowhere:80")
     ).err == "DNS: lookup nowhere: no such host\n"
+    assert (await tester.play("/agnhost", "connect", "--protocol=udp", "127.0.0.1:1"))[1:3] == (
+        "REFUSED: read udp 127.0.0.1:1: read: connection refused\n",
+        1,
+    )
     assert (
         await tester.play("/agnhost", "dns-suffix")
     ).out == "default.svc.cluster.local,svc.cluster.local,cluster.local\n"

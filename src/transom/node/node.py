@@ -142,6 +142,20 @@ class Node:
         rows = machine.processes.list() if machine is not None else ()
         return next((row.argv[0] for row in rows if row.pid == found.pid and row.argv), "")
 
+    def listens_inside(self, sandbox_id: str, address: str, port: int, protocol: str) -> bool:
+        """Whether a simulated program listens there within the sandbox, or on the machine itself.
+        Real programs are known to the kernel.
+        """
+        return isinstance(self.runtime, SimRuntime) and self.runtime.listens_inside(
+            sandbox_id, address, port, protocol
+        )
+
+    def hosts_addresses(self, sandbox_id: str, name: str) -> list[str]:
+        """The addresses of a name for the programs of a sandbox that need no DNS."""
+        if isinstance(self.runtime, SimRuntime):
+            return self.runtime.hosts_addresses(sandbox_id, name)
+        return ["127.0.0.1"] if name.rstrip(".").lower() == "localhost" else []
+
     @property
     def simulated(self) -> bool:
         return isinstance(self.runtime, SimRuntime)

@@ -7,6 +7,7 @@ of the network's agents; pods and nodes are fetched by name.
 
 from __future__ import annotations
 
+import ipaddress
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from transom.client.api import ApiClient
     from transom.node.cluster_network import ClusterNetwork
     from transom.node.node import Node
+    from transom.runtime.api import Sandbox
 
 PROTOCOLS: Final = ("tcp", "udp", "icmp")
 _OBJECT: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -166,16 +168,30 @@ class Tracer:
                 named[stack.node] = {s.id: (s.config.namespace, s.config.name) for s in sandboxes}
             return named[stack.node].get(stack.sandbox)
 
-        def dns_of(pod: Mapping[str, Any]) -> DnsConfig:
+        def sandbox_of(pod: Mapping[str, Any]) -> tuple[Node, Sandbox] | None:
             node = nodes_by_name.get(pod["spec"].get("nodeName", ""))
             mine = (pod["metadata"]["namespace"], pod["metadata"]["name"])
             for sandbox in node.runtime.sandboxes() if node is not None else ():
-                if (
-                    sandbox.config.namespace,
-                    sandbox.config.name,
-                ) == mine and sandbox.state == "ready":
-                    return sandbox.config.dns
-            return DnsConfig()
+                named = sandbox.config.namespace, sandbox.config.name
+                if node is not None and named == mine and sandbox.state == "ready":
+                    return node, sandbox
+            return None
+
+        def dns_of(pod: Mapping[str, Any]) -> DnsConfig:
+            found = sandbox_of(pod)
+            return found[1].config.dns if found is not None else DnsConfig()
+
+        def hosts(pod: Mapping[str, Any], name: str) -> list[str]:
+            found = sandbox_of(pod)
+            return found[0].hosts_addresses(found[1].id, name) if found is not None else []
+
+        def listening(stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
+            node = nodes_by_name.get(stack.node)
+            loopback = ipaddress.ip_address(address).is_loopback
+            asked = address, port, protocol
+            if loopback and node is not None and node.listens_inside(stack.sandbox, *asked):
+                return True
+            return network.dataplane.listening(stack, *asked)
 
         policies = informers(NETWORK_POLICIES) if network.shared.settings.policy else None
         return Inventory(
@@ -190,7 +206,8 @@ class Tracer:
             pod_of=pod_of,
             dns_of=dns_of,
             lookup=self._lookup,
-            listening=network.dataplane.listening,
+            hosts=hosts,
+            listening=listening,
             proxy_problem=network.proxy_problem,
             target=lambda node: self._target(nodes_by_name.get(node)),
             outside_name=OUTSIDE_NAME,

@@ -32,15 +32,21 @@ async def resolve_name(
     """`own` is the host's name and its addresses. Raises socket.gaierror when there are none."""
     if is_address(name):
         return [name]
+    known = hosts_addresses(name, os, files, own)
+    return known or await resolver().addresses(name, address_families(own[1]))
+
+
+def hosts_addresses(
+    name: str, os: Os, files: Callable[[], Files], own: tuple[str, Sequence[str]]
+) -> list[str]:
+    """The addresses of a name that needs no DNS. `own` is the host's name and its addresses."""
     folded = name.rstrip(".").lower()
     if folded == "localhost":
         return [_LOOPBACK]
     listed = in_hosts_file(folded, os, files())
     if listed:
         return listed
-    if folded == own[0].lower() and own[1]:
-        return list(own[1])
-    return await resolver().addresses(name, address_families(own[1]))
+    return list(own[1]) if folded == own[0].lower() else []
 
 
 def in_hosts_file(name: str, os: Os, files: Files) -> list[str]:

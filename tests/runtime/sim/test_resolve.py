@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
+from transom.kit.clock import RealClock
+from transom.network.api import Dataplane
 from transom.runtime.sim.resolve import connect_by_name
+from transom.runtime.sim.sockets import NetworkNamespace
 
 
 def test_localhost_is_the_loopback_address() -> None:
@@ -26,3 +32,26 @@ def test_localhost_is_the_loopback_address() -> None:
 
     asyncio.run(main())
     assert asked == [("127.0.0.1", 80), ("127.0.0.1", 80), ("10.1.2.3", 80)]
+
+
+async def test_datagrams_to_the_loopback_address_reach_the_own_programs() -> None:
+    class Network:
+        def answer(self, *_place: object) -> Callable[[], None]:
+            return lambda: None
+
+        async def ask(self, *_question: object) -> bytes:
+            raise ConnectionRefusedError
+
+    async def reply(payload: bytes, sender: str) -> bytes:
+        return payload + b" from " + sender.encode()
+
+    namespace = NetworkNamespace(
+        cast(Dataplane, Network()), RealClock(), ("10.0.0.5",), lambda: 1.0
+    )
+    close = namespace.answer(53, reply)
+    assert await namespace.ask("127.0.0.1", 53, b"hello") == b"hello from 127.0.0.1"
+    assert namespace.listens("127.0.0.1", 53, "udp") and not namespace.listens("::1", 53, "tcp")
+    close()
+    assert not namespace.listens("127.0.0.1", 53, "udp")
+    with pytest.raises(ConnectionRefusedError):
+        await namespace.ask("127.0.0.1", 53, b"hello")

@@ -36,6 +36,10 @@ async def _no_names(_name: str) -> NameLookup:
     return NameLookup()
 
 
+def _no_hosts(_pod: Object, _name: str) -> list[str]:
+    return []
+
+
 def _nothing(_node: str) -> str:
     return ""
 
@@ -53,6 +57,7 @@ class Inventory:
     pod_of: Callable[[NetworkStack], tuple[str, str] | None]  # namespace and name, of a sandbox
     dns_of: Callable[[Object], DnsConfig]  # of a pod
     lookup: Callable[[str], Awaitable[NameLookup]] = _no_names
+    hosts: Callable[[Object, str], list[str]] = _no_hosts  # a pod's names that need no DNS
     listening: Listening = always_listening
     proxy_problem: Callable[[str], str] = _nothing  # why a node's kube-proxy does not work
     target: Callable[[str], NodeTarget] = lambda _node: NodeTarget()  # a Windows node

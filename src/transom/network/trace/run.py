@@ -209,6 +209,11 @@ async def _resolve(
     here = inventory.name(stack)
     server = dns.servers[0] if dns.servers else ""
     asking = Packet(stack.addresses()[0], server, "udp", 0, _DNS_PORT)
+    listed = tuple(inventory.hosts(start.object, end.text))
+    if listed:
+        text = f"{end.text}: {', '.join(listed)} (the host's own name or its hosts file)"
+        report.hops.append(Hop(here, "resolver", text, replace(asking, destination=listed[0])))
+        return _behind(replace(end, addresses=listed), inventory)
     if server and not await _reached(world, inventory, start, stack, server, report):
         return None
     mine = {address_family(address) for address in stack.addresses()}

@@ -43,6 +43,7 @@ from transom.runtime.sim.annotations import (
 )
 from transom.runtime.sim.catalogue import Catalogue
 from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.files import prepare_etc
 from transom.runtime.sim.host import SimHost
 from transom.runtime.sim.images import ImageRules, ImageStore, PullSpeed
 from transom.runtime.sim.names import parse_image_name
@@ -54,6 +55,7 @@ from transom.runtime.sim.service import RuntimeService
 from transom.runtime.sim.texts import runtime_texts
 from transom.userland.api import Program, ProgramContext, StartProgram
 from transom.userland.csi_storage import CsiStorage
+from transom.userland.dns import hosts_addresses
 
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
@@ -201,6 +203,28 @@ class SimRuntime:
         and TimeoutError.
         """
         return await self._core.node_namespace.connect(address, port)
+
+    def listens_inside(self, sandbox_id: str, address: str, port: int, protocol: str) -> bool:
+        """Whether a program of the sandbox, or of the machine if there is no such sandbox, listens
+        there; also on the loopback address, which the dataplane does not know.
+        """
+        sandbox = self._core.sandboxes.get(sandbox_id)
+        namespace = self._core.node_namespace if sandbox is None else sandbox.namespace
+        return namespace is not None and namespace.listens(address, port, protocol)
+
+    def hosts_addresses(self, sandbox_id: str, name: str) -> list[str]:
+        """The addresses of a name for the programs of a sandbox without DNS: from the hosts file of
+        its first running container.
+        """
+        sandbox = self._core.sandboxes.get(sandbox_id)
+        containers = sandbox.containers if sandbox is not None else ()
+        container = next((one for one in containers if one.state == "running"), None)
+        if sandbox is None or container is None:
+            return []
+        hostname = self._core.hostname_in(sandbox)
+        prepare_etc(container, hostname)
+        files = container.files
+        return hosts_addresses(name, self._core.os, lambda: files, (hostname, sandbox.addresses))
 
     @property
     def version(self) -> RuntimeVersion:

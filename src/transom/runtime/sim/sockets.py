@@ -16,12 +16,14 @@ from itertools import count
 
 from transom.kit.clock import Clock
 from transom.network.api import Accept, Dataplane, Respond
+from transom.network.resolver import limited_config
 from transom.runtime.sim.connections import ConnectionTable
 from transom.userland.api import OpenSocket
 
 _FIRST_EPHEMERAL = 32768
 _LOOPBACK = ("127.", "::1", "localhost")
 PAGING_DELAY = 0.2  # seconds added for each multiple of the usual time (slowness)
+_DATAGRAM_TIMEOUT = 5.0  # seconds, as the dataplane's
 _PACKETS = 640  # bytes counted for a connection, each way
 _ECHO = 84  # bytes of a ping
 _numbers = count()
@@ -61,6 +63,7 @@ class NetworkNamespace:
         "_listeners",
         "_responders",
         "_slowness",
+        "_sockets",
         "addresses",
         "received",
         "sent",
@@ -78,7 +81,8 @@ class NetworkNamespace:
         self._clock = clock
         self._slowness = slowness
         self._listeners: list[_Listener] = []
-        self._responders: list[OpenSocket] = []
+        self._responders: dict[int, Respond] = {}  # by UDP port
+        self._sockets: list[OpenSocket] = []  # of the responders
         self._connections = ConnectionTable()
         self.addresses = addresses
         self.received = 0
@@ -177,6 +181,15 @@ class NetworkNamespace:
                 return near
         return None
 
+    def listens(self, address: str, port: int, protocol: str) -> bool:
+        """Whether a program of this namespace accepts what is sent to one of its addresses."""
+        if protocol == "udp":
+            return port in self._responders
+        return any(
+            listener.port == port and listener.open and self._answers(listener, address)
+            for listener in self._listeners
+        )
+
     def _answers(self, listener: _Listener, address: str) -> bool:
         if listener.covers(address):
             return True
@@ -210,6 +223,14 @@ class NetworkNamespace:
     async def ask(self, address: str, port: int, payload: bytes) -> bytes:
         """Sends a datagram and returns the response. Raises like `Dataplane.ask`."""
         self.sent += len(payload)
+        respond = self._responders.get(port) if is_loopback_address(address) else None
+        if respond is not None:
+            reply = await limited_config(self._clock, _DATAGRAM_TIMEOUT, respond(payload, address))
+            if reply is None:
+                await self._clock.sleep(_DATAGRAM_TIMEOUT)
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            self.received += len(reply)
+            return reply
         answer = await self._dataplane.ask(
             address, port, payload, self.addresses[0] if self.addresses else ""
         )
@@ -230,7 +251,7 @@ class NetworkNamespace:
     def listener(self, protocol: str, port: int) -> OpenSocket | None:
         """The socket that waits for connections or datagrams on a port."""
         if protocol == "udp":
-            return next((one for one in self._responders if one.port == port), None)
+            return next((one for one in self._sockets if one.port == port), None)
         for one in self._listeners:
             if one.port == port:
                 return OpenSocket("tcp", one.address, port, one.pid, program=one.program)
@@ -248,7 +269,7 @@ class NetworkNamespace:
             )
             for one in self._listeners
         ]
-        return [*tcp, *self._responders, *self._connections.list()]
+        return [*tcp, *self._sockets, *self._connections.list()]
 
     def answer(self, port: int, respond: Respond, pid: int = 0) -> Callable[[], None]:
         """Answers datagrams on all addresses. Raises OSError(EADDRINUSE) when the port is taken."""
@@ -266,8 +287,9 @@ class NetworkNamespace:
             for one in closers:
                 one()
             closers.clear()
-            if entry in self._responders:
-                self._responders.remove(entry)
+            if entry in self._sockets:
+                self._sockets.remove(entry)
+                self._responders.pop(port, None)
 
         try:
             for address in self.addresses:
@@ -275,7 +297,8 @@ class NetworkNamespace:
         except OSError:
             close()
             raise
-        self._responders.append(entry)
+        self._sockets.append(entry)
+        self._responders[port] = counted
         return close
 
     def close(self) -> None:
@@ -285,4 +308,5 @@ class NetworkNamespace:
                 closer()
         self._listeners.clear()
         self._responders.clear()
+        self._sockets.clear()
         self._connections.clear()

@@ -10,7 +10,7 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from transom.kit.durations import format_duration, parse_duration
@@ -203,33 +203,53 @@ def _klog(context: ProgramContext, severity: str, place: str, message: str) -> s
 
 def _connect(context: ProgramContext) -> Program:
     server = ServerProgram(context)
-    arguments = [argument for argument in context.argv[2:] if not argument.startswith("-")]
     timeout_text = flag(context, "timeout", "0s")
-    if timeout_text in arguments:
-        arguments.remove(timeout_text)
-    target = arguments[0] if arguments else ""
+    protocol = flag(context, "protocol") or "tcp"
+    data = flag(context, "udp-data", "hostname")
+    values = (timeout_text, protocol, data)
+    target = next(
+        (one for one in context.argv[2:] if not one.startswith("-") and one not in values), ""
+    )
     host, colon, port = target.rpartition(":")
+    name = host.strip("[]")
+
+    async def over_tcp() -> None:
+        connection = await netclient.with_timeout(
+            context, parse_duration(timeout_text), context.network.connect(name, int(port))
+        )
+        connection.close()
+
+    async def over_udp() -> None:
+        address = (await context.network.resolve(name))[0]
+        question = context.network.ask(address, int(port), f"{data}\n".encode())
+        await netclient.with_timeout(context, parse_duration(timeout_text), question)
 
     async def run() -> None:
-        if not colon or not port.isdigit():
+        if protocol not in ("tcp", "udp"):
+            server.err(f"Unsupported protocol\n{protocol}")
+        elif not colon or not port.isdigit():
             server.err(f"UNKNOWN: address {target}: missing port in address")
-            server.exit(1)
+        else:
+            await attempt(over_udp if protocol == "udp" else over_tcp)
             return
-        name = host.strip("[]")
+        server.exit(1)
+
+    async def attempt(exchange: Callable[[], Awaitable[None]]) -> None:
+        udp, where = protocol == "udp", f"{protocol} {target}: "
         try:
-            connection = await netclient.with_timeout(
-                context, parse_duration(timeout_text), context.network.connect(name, int(port))
-            )
-            connection.close()
+            await exchange()
             server.exit(0)
+            return
         except socket.gaierror:
             server.err(f"DNS: lookup {name}: no such host")
         except TimeoutError:
-            server.err("TIMEOUT")
+            server.err(f"TIMEOUT: read {where}i/o timeout" if udp else "TIMEOUT")
         except ConnectionRefusedError:
-            server.err("REFUSED")
+            server.err(f"REFUSED: read {where}read: connection refused" if udp else "REFUSED")
         except OSError as error:
-            server.err(f"OTHER: dial tcp {target}: connect: {(error.strerror or '').lower()}")
+            kind, call = ("UNKNOWN", "write") if udp else ("OTHER", "dial")
+            step = "write" if udp else "connect"
+            server.err(f"{kind}: {call} {where}{step}: {(error.strerror or '').lower()}")
         server.exit(1)
 
     server.spawn(run())
