@@ -74,6 +74,12 @@ def test_the_gate_and_ranges_of_both_say_it_too() -> None:
         ({"service_cidr": "10.1.0.0/16,fd00::/100"}, "the mask must be >= 108"),
         ({"service_cidr": "10.1.0.1/16"}, "has host bits set"),
         ({"service_cidr": "here"}, "serviceCIDR"),
+        ({"service_cidr": ""}, "serviceCIDR"),
+        ({"service_cidr": "10.1.0.0/32"}, "serviceCIDR: 10.1.0.0/32 is too small"),
+        ({"service_cidr": "10.1.0.0/29"}, "too small"),
+        ({"service_cidr": "10.1.0.0/16,fd00::/127"}, "too small"),
+        ({"node_cidr": "here"}, "node_cidr"),
+        ({"load_balancer_cidr": "198.18.0.0/16,198.19.0.0/16"}, "load_balancer_cidr"),
     ],
 )
 def test_what_does_not_go_together(changes: dict[str, Any], says: str) -> None:

@@ -21,11 +21,12 @@ from typing import Any
 from transom.kit.files import make_private, sync_directory, write_atomic
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node import network_settings
-from transom.node.settings import RELEASES, ClusterSettings, clusters_dir, name_option
+from transom.node.settings import ENGINES, RELEASES, ClusterSettings, clusters_dir, name_option
 from transom.node.spec import NodeSpec
 
 PID_FILE = "transom.pid"
 
+_LAST_PORT = 65535
 _TAKEN = ("images", "snapshots", "wine")  # folders that are not clusters
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -165,6 +166,7 @@ def config_from_document(raw: dict[str, Any], path: Path) -> ClusterConfig:
     config = ClusterConfig(**raw)
     for name in raw:
         _check_type(name, getattr(config, name), getattr(_DEFAULTS, name))
+    _check_values(config)
     if config.release not in RELEASES:
         raise UserError(
             f"{path} names the unknown release {config.release!r}",
@@ -182,6 +184,16 @@ def _check_type(name: str, value: Any, default: Any) -> None:
         item = int if name.endswith("_ports") else str
         if not all(type(one) is item for one in value):
             raise ValueError(f"{name} has items other than {item.__name__}")
+
+
+def _check_values(config: ClusterConfig) -> None:
+    if not 0 <= config.port <= _LAST_PORT:
+        raise ValueError(f"port {config.port} is not a port")
+    ports = config.node_ports
+    if len(ports) != 2 or not 0 < ports[0] <= ports[1] <= _LAST_PORT:
+        raise ValueError(f"node_ports {list(ports)} is not a range of ports")
+    if config.engine not in ENGINES:
+        raise ValueError(f"engine {config.engine!r} is none of {', '.join(ENGINES)}")
 
 
 def make_state(config: ClusterConfig) -> None:

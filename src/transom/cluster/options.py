@@ -7,6 +7,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,9 @@ _LARGEST_SERVICES = {
     6: 108,
 }  # the shortest prefix: the allocator does not support larger ranges
 _NODE_MASK, _MOST_BITS = {4: 24, 6: 64}, 16
+_SMALLEST_SERVICES = {4: 28, 6: 124}  # the tenth address is the name server's
 _RANGE_FIELDS = {"pod_cidr": "podCIDR", "service_cidr": "serviceCIDR"}
+_OTHER_RANGES = ("node_cidr", "load_balancer_cidr")  # no options, but part of what is saved
 _DUAL_STACK_HINT = (
     "use --dual-stack, or set dualStack: true in the part network of the cluster file"
 )
@@ -462,6 +465,8 @@ def enable_dual_stack(config: ClusterConfig) -> ClusterConfig:
     """
     for name in _RANGE_FIELDS:
         _check_ranges(config, name)
+    for name in _OTHER_RANGES:
+        _parse_ranges(name, getattr(config, name))
     both = any(len(split_cidrs(getattr(config, name))) == 2 for name in _RANGE_FIELDS)
     known = parse_feature_gates(config.feature_gates, config.release)
     dual = config.network.dual_stack or (
@@ -512,8 +517,12 @@ def _with_ipv6(ranges: str, other: str) -> str:
 
 
 def _check_ranges(config: ClusterConfig, name: str) -> None:
-    field, text = _RANGE_FIELDS[name], getattr(config, name)
-    networks = []
+    field = _RANGE_FIELDS[name]
+    _check_sizes(field, name, _parse_ranges(field, getattr(config, name)))
+
+
+def _parse_ranges(field: str, text: str) -> list[IPv4Network | IPv6Network]:
+    networks: list[IPv4Network | IPv6Network] = []
     for part in split_cidrs(text):
         try:
             networks.append(ipaddress.ip_network(part))
@@ -532,6 +541,10 @@ def _check_ranges(config: ClusterConfig, name: str) -> None:
             f"{field}: the IPv4 range must come first",
             f"write {','.join(reversed(split_cidrs(text)))}",
         )
+    return networks
+
+
+def _check_sizes(field: str, name: str, networks: list[IPv4Network | IPv6Network]) -> None:
     for network in networks:
         version = network.version
         if name == "service_cidr" and network.prefixlen < _LARGEST_SERVICES[version]:
@@ -539,6 +552,12 @@ def _check_ranges(config: ClusterConfig, name: str) -> None:
                 f"{field}: {network} is too large; for {network.max_prefixlen}-bit "
                 "addresses, the mask must be >= "
                 f"{_LARGEST_SERVICES[version]}"
+            )
+        if name == "service_cidr" and network.prefixlen > _SMALLEST_SERVICES[version]:
+            raise UserError(
+                f"{field}: {network} is too small",
+                f"the mask must be <= {_SMALLEST_SERVICES[version]}: the name server has the tenth "
+                "address",
             )
         mask = _NODE_MASK[version]
         if (

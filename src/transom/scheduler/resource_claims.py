@@ -85,21 +85,22 @@ class ResourceClaimCache:
         rules = self.rules.list() if self.rules is not None else []
         return [apply_taint_rules(entry, rules) for entry in slices] if rules else slices
 
-    def class_of_resource(self, name: str) -> Object | None:
-        """The DeviceClass that provides an extended resource; the newest one, if several do."""
-        if name.startswith(CLASS_RESOURCE_PREFIX):
-            return self.device_class(name.removeprefix(CLASS_RESOURCE_PREFIX))
-        found = [
-            entry
-            for entry in self.classes.list()
-            if entry["spec"].get("extendedResourceName") == name
-        ]
-        if not found:
-            return None
-        return min(
-            sorted(found, key=lambda entry: entry["metadata"]["name"]),
-            key=lambda entry: [-ord(c) for c in entry["metadata"].get("creationTimestamp", "")],
-        )
+    def classes_of_resources(self, names: Iterable[str]) -> dict[str, Object]:
+        """The DeviceClasses that provide extended resources; the newest one, if several do."""
+        newest: dict[str, Object] = {}
+        for entry in sorted(self.classes.list(), key=lambda entry: entry["metadata"]["name"]):
+            name = entry["spec"].get("extendedResourceName")
+            if name and (name not in newest or _created(entry) > _created(newest[name])):
+                newest[name] = entry
+        out: dict[str, Object] = {}
+        for name in names:
+            if name.startswith(CLASS_RESOURCE_PREFIX):
+                found = self.device_class(name.removeprefix(CLASS_RESOURCE_PREFIX))
+            else:
+                found = newest.get(name)
+            if found is not None:
+                out[name] = found
+        return out
 
     def allocated(self) -> AllocatedDevices:
         """What allocated claims use. Admin access does not use a device up."""
@@ -119,3 +120,8 @@ class ResourceClaimCache:
                     amount = quantity.parse_quantity(text)
                     used[name] = used[name] + amount if name in used else amount
         return AllocatedDevices(devices, capacity)
+
+
+def _created(entry: Object) -> str:
+    created: str = entry["metadata"].get("creationTimestamp", "")
+    return created

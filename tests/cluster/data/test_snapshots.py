@@ -435,6 +435,9 @@ FOREIGN: dict[str, tuple[list[SnapshotRecord], dict[str, Any], str]] = {
     "gate": ([], {"cluster.json": {"feature_gates": [5]}}, "feature_gates has items other"),
     "bind": ([], {"cluster.json": {"bind": ["::"]}}, "bind is not a str"),
     "ports": ([], {"cluster.json": {"node_ports": ["a", 2]}}, "node_ports has items other"),
+    "port range": ([], {"cluster.json": {"node_ports": [5, 1]}}, "is not a range of ports"),
+    "port": ([], {"cluster.json": {"port": 99999999}}, "99999999 is not a port"),
+    "engine": ([], {"cluster.json": {"engine": "zz"}}, "engine 'zz' is none of sim"),
     "list": ([], {"cluster.json": []}, "no usable configuration"),
 }
 

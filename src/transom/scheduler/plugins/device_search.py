@@ -20,7 +20,7 @@ from transom.scheduler.labels import any_term, node_terms
 from transom.scheduler.snapshot import NodeInfo, Snapshot
 
 _SECONDS = 10.0  # of CPU time for all nodes; the filter timeout of Kubernetes
-_FEW = 200  # pairs of a device and a request
+_FEW = 1000  # steps, about 10 ms; also pairs of a slice and a node
 _CHEAP = 20_000  # cost of all selectors for all devices, about 10 ms
 
 T = TypeVar("T")
@@ -29,12 +29,25 @@ Find = Callable[[NodeInfo, NodeMatches, Deadline], T | Status | None]
 
 def is_long_search(
     claims: Iterable[Object],
-    slices: Iterable[Object],
+    slices: Sequence[Object],
+    nodes: int,
     find_class: Callable[[str], Object | None],
     release: Release,
 ) -> bool:
     """Whether the search could hold the event loop."""
-    requests = 0
+    own: dict[str, int] = {}  # devices of each node
+    shared = 0
+    for entry in slices:
+        spec, count = entry["spec"], len(entry["spec"].get("devices") or ())
+        if spec.get("nodeName"):
+            own[spec["nodeName"]] = own.get(spec["nodeName"], 0) + count
+        else:
+            shared += count
+    most = shared + max(own.values(), default=0)  # that a node has
+    pairs = shared * nodes + sum(own.values())  # of a device and a node
+    if len(slices) * nodes > _FEW or pairs > _FEW:
+        return True
+    wanted = 0
     selectors: list[Object] = []
     for claim in claims:
         devices = claim["spec"].get("devices") or {}
@@ -42,12 +55,26 @@ def is_long_search(
             return True  # the search may go back again and again
         for request in devices.get("requests") or ():
             for option in request.get("firstAvailable") or (request.get("exactly") or request,):
-                requests += option.get("count") or 1
+                wanted += (
+                    most if option.get("allocationMode") == "All" else option.get("count") or 1
+                )
                 device_class = find_class(option.get("deviceClassName", ""))
                 spec = device_class["spec"] if device_class is not None else {}
                 selectors += (*(spec.get("selectors") or ()), *(option.get("selectors") or ()))
-    count = sum(len(entry["spec"].get("devices") or ()) for entry in slices)
-    return count * requests > _FEW or count * _cost(selectors, release) > _CHEAP
+        if wanted > _FEW:
+            return True
+    return _steps(most, wanted) * nodes > _FEW or pairs * _cost(selectors, release) > _CHEAP
+
+
+def _steps(devices: int, wanted: int) -> int:
+    """The most steps of a search without a solution: it tries the devices in every order."""
+    steps, orders = 0, 1
+    for number in range(wanted):
+        orders *= max(devices - number, 1)
+        steps += orders
+        if steps > _FEW:
+            break
+    return steps
 
 
 def _cost(selectors: Iterable[Object], release: Release) -> int:

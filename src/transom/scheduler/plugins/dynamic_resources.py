@@ -14,6 +14,7 @@ from transom.client.resources import PODS
 from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
+from transom.machinery.podutil import visit_containers
 from transom.scheduler.arrays import np
 from transom.scheduler.device_allocator import Deadline, DeviceAllocator, InvalidPools
 from transom.scheduler.device_pools import NodeMatches
@@ -51,6 +52,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 _MAX_RESERVED = 256
 _UPDATE_TRIES = 5
+_MOST_CONTAINERS = 20  # of a pod whose search may be short
 _BINDING_POLL, _BINDING_TIMEOUT = 5.0, 600.0
 
 
@@ -69,6 +71,7 @@ class _PodClaims:
     def __init__(self) -> None:
         self.claims: list[Object] = []
         self.special = -1  # the position of the claim for extended resources
+        self.classes: dict[str, Object] = {}  # of extended resources that the pod requests
         self.allocator: DeviceAllocator | None = None
         self.nodes: dict[str, _Allocation] = {}
         self.unavailable: set[int] = set()
@@ -81,6 +84,15 @@ class _PodClaims:
 
     def to_allocate(self) -> list[int]:
         return [i for i, claim in enumerate(self.claims) if allocation_of(claim) is None]
+
+
+def _largest_claims(pod: PodInfo, mine: _PodClaims) -> list[Object]:
+    """The claims to allocate; the one for extended resources for a node that has none of them."""
+    claims = [mine.claims[position] for position in mine.to_allocate()]
+    if mine.special in mine.to_allocate():
+        requests, _ = extended_resource_requests(pod.pod["spec"], mine.classes)
+        claims.append({"spec": {"devices": {"requests": requests}}})
+    return claims
 
 
 _POD_CLAIMS = StateKey[_PodClaims]("PreFilterDynamicResources")
@@ -165,9 +177,7 @@ class DynamicResources(
         return None
 
     async def prepare(self, state: CycleState, pod: PodInfo) -> None:
-        if not pod.pod["spec"].get("resourceClaims") and not (
-            self._extended and self._wants_extended(pod)
-        ):
+        if not pod.pod["spec"].get("resourceClaims") and not pod.shape.requests.scalars:
             return
         mine = _PodClaims()
         mine.status = self._read_claims(pod, mine)
@@ -175,12 +185,17 @@ class DynamicResources(
         allocator = mine.allocator
         if allocator is None or mine.status is not None:
             return
-        claims = [mine.claims[position] for position in mine.to_allocate()]
-        release = self._handle.features.release
-        if is_long_search(claims, allocator.slices, self._cache.device_class, release):
+        snapshot = self._handle.snapshot
+        if len(visit_containers(pod.pod["spec"])) > _MOST_CONTAINERS or is_long_search(
+            _largest_claims(pod, mine),
+            allocator.slices,
+            sum(node is not None for node in snapshot.rows),
+            self._cache.device_class,
+            self._handle.features.release,
+        ):
             mine.found = await search_nodes(
                 lambda node, matches, deadline: self._allocate(mine, pod, node, matches, deadline),
-                self._handle.snapshot,
+                snapshot,
                 allocator.slices,
             )
 
@@ -197,7 +212,9 @@ class DynamicResources(
             mine.claims = self._claims_of(pod)
         except ClaimProblem as problem:
             return unresolvable(str(problem))
-        if self._extended and self._wants_extended(pod):
+        if self._extended:
+            mine.classes = self._extended_classes(pod)
+        if mine.classes:
             mine.special = len(mine.claims)
             mine.claims.append(self._special_claim(pod))
         for position, claim in enumerate(mine.claims):
@@ -238,11 +255,11 @@ class DynamicResources(
 
     # ---- extended resources ----------------------------------------------------------------------
 
-    def _wants_extended(self, pod: PodInfo) -> bool:
-        return any(
-            amount and is_dra_resource(name) and self._cache.class_of_resource(name) is not None
-            for name, amount in pod.shape.requests.scalars
-        )
+    def _extended_classes(self, pod: PodInfo) -> dict[str, Object]:
+        wanted = [
+            name for name, amount in pod.shape.requests.scalars if amount and is_dra_resource(name)
+        ]
+        return self._cache.classes_of_resources(wanted) if wanted else {}
 
     def _special_claim(self, pod: PodInfo) -> Object:
         for claim in self._cache.all_claims():
@@ -272,9 +289,10 @@ class DynamicResources(
         return {"metadata": meta, "spec": {}}
 
     def _special_for_node(
-        self, pod: PodInfo, claim: Object, node: NodeInfo
+        self, pod: PodInfo, mine: _PodClaims, node: NodeInfo
     ) -> tuple[Object | None, list[Object], Status | None]:
         """The claim with the requests that this node cannot meet itself."""
+        claim = mine.claims[mine.special]
         if (claim["spec"].get("devices") or {}).get("requests"):
             return None, [], unresolvable("cannot schedule extended resource claim")
         allocatable = dict(node.allocatable.scalars)
@@ -282,7 +300,7 @@ class DynamicResources(
         for name, amount in pod.shape.requests.scalars:
             if not amount or not is_dra_resource(name):
                 continue
-            device_class = self._cache.class_of_resource(name)
+            device_class = mine.classes.get(name)
             if device_class is not None and not allocatable.get(name):
                 wanted[name] = device_class
             elif name not in allocatable:
@@ -334,7 +352,7 @@ class DynamicResources(
         mappings: list[Object] = []
         positions = mine.to_allocate()
         if mine.special in positions:
-            special, mappings, status = self._special_for_node(pod, mine.claims[mine.special], node)
+            special, mappings, status = self._special_for_node(pod, mine, node)
             if status is not None:
                 return status
             if special is None and len(mine.claims) == 1:

@@ -100,10 +100,7 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
         """Resources that DeviceClasses provide on nodes that do not have them."""
         if self._claims is None or not asked.scalars:
             return frozenset()
-        claims = self._claims
-        return frozenset(
-            name for name, _ in asked.scalars if claims.class_of_resource(name) is not None
-        )
+        return frozenset(self._claims.classes_of_resources(name for name, _ in asked.scalars))
 
     def filter_node(self, state: CycleState, pod: PodInfo, row: int) -> bool:
         snapshot = self._snapshot
