@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from transom.client.resources import GroupVersionResource
 from transom.kit.rpc import RpcError
@@ -28,7 +28,9 @@ from transom.kubelet.failures import ClaimFailure
 from transom.kubelet.podstate import uid_of
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.machinery.protobuf.table import Message
+
+if TYPE_CHECKING:  # the tables are first needed by a pod with a claim
+    from transom.machinery.protobuf.table import Message
 
 log = logging.getLogger("transom.kubelet")
 
