@@ -1,9 +1,13 @@
-"""What a cluster does not import before its nodes are ready, so that it starts quickly."""
+"""What `transom up` and a cluster do not import before the nodes are ready, so that it starts
+quickly.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +42,69 @@ DEFERRED = (
     "transom.store.snapshot_file",
     "transom.userland.start",
 )
+# What `transom up` imports before it forks the server, other than cli, cluster, http and kit. What the
+# server needs too is shared with it; everything else only delays the command.
+OF_THE_COMMAND = {
+    "apiserver": {"apiserver.core", "apiserver.core.access_options", "apiserver.core.config_file"},
+    "kubelet": {"kubelet.allocatable", "kubelet.configuration_fields"},
+    "machines": {"machines.cpus"},
+    "node": {
+        "node.network_settings",
+        "node.runtimes",
+        "node.settings",
+        "node.spec",
+        "node.spec_checks",
+        "node.support_warnings",
+    },
+    "windows": {"windows.builds", "windows.policy", "windows.records", "windows.releases"},
+}
+# The layers below, of which most modules are light.
+LIGHT = {"cli", "cluster", "http", "kit", "machinery"}
+_RUN_UP = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules))
+from transom.cli.entry import main
+sys.argv = ["transom", "up", "--dry-run"]
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded_by_up(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    folder: Path = tmp_path_factory.mktemp("up")
+    environment = os.environ | {
+        "XDG_DATA_HOME": str(folder),
+        "KUBECONFIG": str(folder / "kubeconfig"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN_UP],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_up_imports_few_modules(loaded_by_up: set[str]) -> None:
+    ours = {name.removeprefix("transom.") for name in loaded_by_up if name.startswith("transom.")}
+    known = LIGHT | set(OF_THE_COMMAND) | set().union(*OF_THE_COMMAND.values())
+    unknown = {name for name in ours - known if name.partition(".")[0] not in LIGHT}
+    assert unknown == set(), "import them late (kit.lazy): the command does not need them"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "decimal",
+        "numpy",
+        "transom.cluster.run",
+        "transom.machinery.releases.served",
+        "transom.machinery.schema",
+    ],
+)
+def test_up_does_not_import(module: str, loaded_by_up: set[str]) -> None:
+    assert module not in loaded_by_up
 
 
 @pytest.fixture(scope="module")

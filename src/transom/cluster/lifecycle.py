@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from transom.cluster.config import ClusterConfig
 from transom.cluster.options import UpOptions, choose_config, cluster_file
 from transom.cluster.pki import ClusterPki, ensure_cluster_pki, import_shared_keys
 from transom.kit.files import write_atomic
-from transom.kit.lazy import lazy_import
+from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.user_errors import UserError
 from transom.machinery.releases import parse_release
 from transom.machinery.releases.features import FeatureSet
@@ -195,7 +196,20 @@ def run_cluster(
     if config.servers:
         supervisor.run_supervisor(config, pki, sockets, report)
         return
+    _import_server()
     run_module.run_cluster_process(config, pki, sockets, report)
+
+
+def _import_server() -> None:
+    """Without the garbage collector, which would examine modules and classes again and again; they
+    live until exit.
+    """
+    gc.disable()
+    try:
+        load_modules(run_module)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _prepare(

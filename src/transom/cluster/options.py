@@ -17,11 +17,9 @@ from transom.cluster.config import ClusterConfig, check_cluster_name, load_nodes
 from transom.cluster.protection import Protection
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import EXIT_USAGE, UserError
-from transom.machinery.kinds import BY_KEY
 from transom.machinery.releases import TABLES_SINCE, features, parse_release
 from transom.machinery.releases.features import Gate
 from transom.machinery.releases.release import NEWEST
-from transom.machinery.releases.served import resource_rows
 from transom.node import network_settings
 from transom.node.network_settings import NetworkOptions, NetworkSettings
 from transom.node.runtimes import check_engine, choose_engines
@@ -41,9 +39,13 @@ from transom.windows.policy import UnknownRecord, WarningPolicy
 from transom.windows.policy import parse_record_patterns as parse_policy
 
 if TYPE_CHECKING:
+    from transom.machinery import kinds
+    from transom.machinery.releases import served
     from transom.node import network_checks
     from transom.store.etcd import client as etcd_client
 else:
+    kinds = lazy_import("transom.machinery.kinds")
+    served = lazy_import("transom.machinery.releases.served")
     network_checks = lazy_import("transom.node.network_checks")
     etcd_client = lazy_import("transom.store.etcd.client")
 
@@ -426,7 +428,8 @@ def _find_gate(name: str, release: str) -> Gate | None:
 
 
 def _api_groups() -> set[str]:
-    return {row.group for row in resource_rows(NEWEST)} | {kind.group for kind in BY_KEY.values()}
+    of_tables = {row.group for row in served.resource_rows(NEWEST)}
+    return of_tables | {kind.group for kind in kinds.BY_KEY.values()}
 
 
 _RUNTIME_NAMES = ("api/all", "api/ga", "api/beta", "api/alpha", "api/legacy", "api/v1")

@@ -6,9 +6,15 @@ Families are sorted by name, numbers are printed as Go prints them. Defines no m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    import decimal
+else:
+    decimal = lazy_import("decimal")
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -114,7 +120,7 @@ def format_number(value: float) -> str:
         return str(int(value))
     if value == 0:
         return "0"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    sign, digits, exponent = decimal.Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))
     power = len(text) + exponent - 1

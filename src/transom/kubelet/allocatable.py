@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from transom.kubelet.config import KubeletConfig
-from transom.kubelet.osrules import OsRules
 from transom.machinery import quantity
 from transom.machinery.quantity import BINARY_SI, Quantity
-from transom.machines.api import Host
 from transom.machines.cpus import parse_cpuset
+
+if TYPE_CHECKING:  # the command line checks reservations before it starts a cluster
+    from transom.kubelet.config import KubeletConfig
+    from transom.kubelet.osrules import OsRules
+    from transom.machines.api import Host
 
 # Thresholds on these signals reduce allocatable.
 _RESERVING_SIGNALS = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.kit.durations import parse_duration
-from transom.kubelet.config import MemoryReservation
+from transom.kit.lazy import lazy_import
 from transom.machinery.quantity import parse_quantity
+
+if TYPE_CHECKING:
+    from transom.kubelet import config as kubelet_config
+    from transom.kubelet.config import MemoryReservation
+else:
+    kubelet_config = lazy_import("transom.kubelet.config")
 
 
 def _flag(value: Any) -> bool:
@@ -52,7 +58,7 @@ def _reserved_memory(value: Any) -> tuple[MemoryReservation, ...]:
         if not isinstance(limits, Mapping):
             raise ValueError("limits: must be a mapping")
         read = {str(name): str(parse_quantity(str(text))) for name, text in limits.items()}
-        out.append(MemoryReservation(int(entry.get("numaNode", 0)), read))
+        out.append(kubelet_config.MemoryReservation(int(entry.get("numaNode", 0)), read))
     return tuple(out)
 
 

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING
 
-from transom.machines.api import Hardware
+if TYPE_CHECKING:
+    from transom.machines.api import Hardware
 
 CpuSet = frozenset[int]
 

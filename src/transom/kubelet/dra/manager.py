@@ -29,7 +29,7 @@ from transom.kubelet.podstate import uid_of
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the tables are first needed by a pod with a claim
     from transom.machinery.protobuf.table import Message
 
 log = logging.getLogger("transom.kubelet")
