@@ -29,7 +29,7 @@ def test_services_from_one_system_to_the_other(home: Space) -> None:
         == "hello from linux\n"
     )
     page = home("exec", *LINUX, "wget", "-q", "-O", "-", "http://windows/")
-    assert "http://linux/hello says:</p>\n<pre>hello from linux\n" in page  # there and back
+    assert "http://linux/hello:</p>\n<pre>hello from linux\n" in page  # there and back
     failed = home.done("exec", *WINDOWS, "winweb", "get", "http://unknown/")
     assert failed.returncode == 1 and "cannot resolve its name" in failed.stderr
 

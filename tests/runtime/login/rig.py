@@ -91,6 +91,7 @@ class Binaries:
         environment: Mapping[str, str],
         directory: str,
         output: Callable[[bytes], None],
+        stdout: Callable[[bytes], None] | None = None,
     ) -> Program:
         self.started.append(Started(binary, list(argv), dict(environment), directory))
         program = self.now[binary] = Program()
