@@ -359,12 +359,16 @@ def lines(work: Work) -> int:
         count += 1
         return trace
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    # Traced frames are garbage, and a collection of all that a worker has kept takes seconds.
+    gc.disable()
     sys.settrace(trace)
     try:
         attempt(work)
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return count
 
 
