@@ -11,6 +11,7 @@ from transom.dns.server import DnsServer
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
 from transom.kit.prometheus import CONTENT_TYPE, Family, Sample, render_metrics
+from transom.kit.task_set import TaskSet
 from transom.network.resolver import limited_config
 
 log = logging.getLogger("transom.dns")
@@ -51,19 +52,14 @@ class DnsMetrics:
     def __init__(self, server: DnsServer, clock: Clock) -> None:
         self._server = server
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def accept(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        task = asyncio.get_running_loop().create_task(self._serve(connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._serve(connection))
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _serve(self, connection: socket.socket) -> None:
         with connection:

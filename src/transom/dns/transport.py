@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from transom.dns.settings import DnsServerAddress
 from transom.kit.clock import Clock
+from transom.kit.task_set import TaskSet
 from transom.network.api import Dataplane
 
 log = logging.getLogger("transom.dns")
@@ -40,7 +41,7 @@ class DnsConnections:
     def __init__(self, take: Take, clock: Clock) -> None:
         self._take = take
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def accept(self, connection: socket.socket, source: str = "") -> None:
         """`network.api.Accept`."""
@@ -48,17 +49,10 @@ class DnsConnections:
             connection.close()
             return
         connection.setblocking(False)
-        task = asyncio.get_running_loop().create_task(
-            self._serve(connection, source or _peer(connection))
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._serve(connection, source or _peer(connection)))
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _serve(self, connection: socket.socket, source: str) -> None:
         idle = _Idle(self._clock)
@@ -118,7 +112,7 @@ class DnsDatagrams:
         self._take = take
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
             self._socket.setblocking(False)
@@ -148,9 +142,7 @@ class DnsDatagrams:
             elif answer is not None and len(self._tasks) >= MAX_PENDING:
                 answer.close()  # the client retries
             elif answer is not None:
-                task = asyncio.get_running_loop().create_task(self._later(answer, peer))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.start(self._later(answer, peer))
 
     async def _later(self, coming: Coroutine[Any, Any, bytes | None], peer: Any) -> None:
         answer = await coming
@@ -162,10 +154,7 @@ class DnsDatagrams:
 
     async def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         self._socket.close()
 
 

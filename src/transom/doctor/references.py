@@ -17,6 +17,7 @@ from transom.doctor.snapshot import (
     name_of_object,
     place_of_object,
 )
+from transom.kit.ip_addresses import is_ip_address
 from transom.machinery.podutil import current_pod_ips
 
 _DOMAIN: Final = "svc.cluster.local"
@@ -131,7 +132,7 @@ def check_external_names(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
         target = str(spec.get("externalName") or "").rstrip(".").lower()
         where = (place_of_object("service", service),)
         why = "Its name cannot be resolved: connections to it fail."
-        if _is_address(target):
+        if is_ip_address(target):
             yield DoctorFinding(
                 "error",
                 f"its externalName {target} is an address, not a name",
@@ -168,14 +169,6 @@ def _missing_target(
     )
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def check_written_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Endpoints of Services without a selector, which a user wrote: their port names must be those of
     the Service, and an address of the pods' range must be a pod's.
@@ -195,7 +188,7 @@ def check_written_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
         yield from _port_names(s, where, service)
         for address in s.ready_addresses(where):
             number = str(address.get("ip"))
-            if _is_address(number) and number not in used and _within(number, ranges):
+            if is_ip_address(number) and number not in used and _within(number, ranges):
                 yield DoctorFinding(
                     "warning",
                     f"its Endpoints have the address {number}, which no pod has",

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from transom.client.events import WARNING
+from transom.kit.task_set import TaskSet
 from transom.kubelet.allocation import AllocationManager
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.conditions import make_ready_condition
@@ -78,7 +79,7 @@ class KubeletCore:
         self._mirrors = mirrors
         self._sources = sources or {}
         self._ready = asyncio.Event()
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = TaskSet()
         self.statuses = StatusManager(
             env.client, env.clock, lambda uid: self.pods.api_pod(uid), env.config.pod_features
         )
@@ -139,8 +140,7 @@ class KubeletCore:
         await self.workers.stop()
         self.statuses.stop()
         self._terminator.stop()
-        for task in [*self._background]:
-            task.cancel()
+        self._background.cancel()
 
     def _clean_up(self) -> None:
         """Cleans up what belongs to no pod: pods that were deleted while the kubelet was down, and
@@ -252,9 +252,7 @@ class KubeletCore:
                     problem,
                 )
 
-        task = asyncio.get_running_loop().create_task(delete())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background.start(delete())
 
     def _happened(self, event: RuntimeEvent) -> None:
         worker = self.workers.get(event.pod_uid)

@@ -7,8 +7,8 @@ static source) has it, read-only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from transom.kubelet.failures import PodRejection
 from transom.machinery.objects import Object
@@ -199,7 +199,7 @@ class Mirrors(Protocol):
         """Whether both come from the same manifest."""
 
 
-KillPod = Callable[[Object, str, str, int | None], Awaitable[None]]
+KillPod = Callable[[Object, str, str, int | None], Coroutine[Any, Any, None]]
 """`await kill_pod(pod, reason, message, grace)`: the pod becomes Failed with this reason and
 message; returns when its containers have stopped. For evictions; with `grace` None the pod's own
 grace period applies.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from transom.machinery.objects import Object
+from transom.machinery.podutil import visit_containers
 
 _VOLUME_SECRETS = (
     "azureFile",
@@ -18,13 +19,8 @@ _VOLUME_SECRETS = (
 )
 
 
-def _containers(spec: Object) -> Iterator[Object]:
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        yield from spec.get(field) or ()
-
-
 def _from_containers(spec: Object, whole: str, key: str) -> Iterator[str]:
-    for container in _containers(spec):
+    for container in visit_containers(spec):
         for source in container.get("envFrom") or ():
             yield (source.get(whole) or {}).get("name", "")
         for variable in container.get("env") or ():

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from transom.machinery.podutil import visit_containers
+
 Spec = Mapping[str, Any]
 
 PRIVILEGED, BASELINE, RESTRICTED = LEVELS = ("privileged", "baseline", "restricted")
@@ -52,11 +54,6 @@ def violations_text(found: Iterable[Violation]) -> str:
 # ---- parts of texts ----
 
 
-def _containers(spec: Spec) -> Iterator[Spec]:
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        yield from spec.get(field) or ()
-
-
 def _security(holder: Spec) -> Spec:
     return holder.get("securityContext") or {}
 
@@ -70,7 +67,7 @@ def _names(noun: str, names: list[str]) -> str:
 
 
 def _bad(spec: Spec, is_bad: Callable[[Spec], bool]) -> list[str]:
-    return [c.get("name", "") for c in _containers(spec) if is_bad(c)]
+    return [c.get("name", "") for c in visit_containers(spec) if is_bad(c)]
 
 
 def _is_windows(spec: Spec, version: Version) -> bool:
@@ -92,7 +89,7 @@ def _apparmor(metadata: Spec, spec: Spec, _version: Version) -> Violation | None
         setters.append("pod")
         types.append(kind)
     names = []
-    for container in _containers(spec):
+    for container in visit_containers(spec):
         kind = (_security(container).get("appArmorProfile") or {}).get("type")
         if kind is not None and kind not in allowed:
             names.append(container.get("name", ""))
@@ -142,7 +139,7 @@ _DEFAULT_CAPABILITIES: Final = frozenset(
 
 def _added(spec: Spec, allowed: frozenset[str]) -> tuple[list[str], list[str]]:
     names, capabilities = [], set()
-    for container in _containers(spec):
+    for container in visit_containers(spec):
         add = (_security(container).get("capabilities") or {}).get("add") or ()
         wrong = [c for c in add if c not in allowed]
         if wrong:
@@ -174,7 +171,7 @@ def _host_paths(_metadata: Spec, spec: Spec, _version: Version) -> Violation | N
 
 def _host_ports(_metadata: Spec, spec: Spec, _version: Version) -> Violation | None:
     names, ports = [], set()
-    for container in _containers(spec):
+    for container in visit_containers(spec):
         used = {p["hostPort"] for p in container.get("ports") or () if p.get("hostPort")}
         if used:
             names.append(container.get("name", ""))
@@ -200,7 +197,7 @@ def _hosts_of(container: Spec) -> Iterator[str]:
 
 def _probe_hosts(_metadata: Spec, spec: Spec, _version: Version) -> Violation | None:
     names, hosts = [], set()
-    for container in _containers(spec):
+    for container in visit_containers(spec):
         used = set(_hosts_of(container))
         if used:
             names.append(container.get("name", ""))
@@ -229,7 +226,7 @@ def _proc_mount(_metadata: Spec, spec: Spec, version: Version) -> Violation | No
         return None
     found: dict[str, None] = {}
     names = []
-    for container in _containers(spec):
+    for container in visit_containers(spec):
         mount = _security(container).get("procMount")
         if mount not in (None, "Default"):
             names.append(container.get("name", ""))
@@ -295,7 +292,7 @@ def _seccomp(_metadata: Spec, spec: Spec, _version: Version) -> Violation | None
         setters.append(_names("container", names))
     if not setters:
         return None
-    types = [_seccomp_type(h) for h in (spec, *_containers(spec)) if is_bad(h)]
+    types = [_seccomp_type(h) for h in (spec, *visit_containers(spec)) if is_bad(h)]
     return Violation(
         "seccompProfile",
         f"{' and '.join(setters)} must not set securityContext.seccompProfile.type to "

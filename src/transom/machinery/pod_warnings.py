@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from transom.kit.goquote import go_quote
-from transom.machinery.podutil import APPARMOR_ANNOTATION, apparmor_profile, may_have_profiles
+from transom.machinery.podutil import (
+    APPARMOR_ANNOTATION,
+    apparmor_profile,
+    containers_with_path,
+    may_have_profiles,
+)
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -107,13 +112,6 @@ def selector_term_warnings(
                     yield f"{where}: {value} is invalid, {problem}"
 
 
-def _containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        if found := spec.get(field):
-            for i, container in enumerate(found):
-                yield container, f"{path}.{field}[{i}]"
-
-
 # Fields that few pods have.
 _RARE: Final = frozenset(
     (
@@ -184,7 +182,7 @@ def _spec_warnings(release: Release, spec: Object, meta: Object, prefix: str) ->
         for volume in volumes:
             yield from _overlapping_paths(release, volume)
     yield from _list_warnings(spec, path)
-    containers = list(_containers(spec, path))
+    containers = list(containers_with_path(spec, path))
     yield from _container_warnings(release, spec, containers, annotations, prefix)
     if has_behaviour(release, "PortWarnings"):
         yield from _ports(containers)

@@ -13,7 +13,7 @@ _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _LOCALHOST = "localhost/"
 
 
-def visit_containers(spec: dict[str, Any], ephemeral: bool = True) -> Sequence[dict[str, Any]]:
+def visit_containers(spec: Mapping[str, Any], ephemeral: bool = True) -> Sequence[dict[str, Any]]:
     """Init containers, containers, ephemeral containers, in Kubernetes' order. Most pods have only
     containers.
     """
@@ -23,6 +23,16 @@ def visit_containers(spec: dict[str, Any], ephemeral: bool = True) -> Sequence[d
     if ephemeral and (more := spec.get("ephemeralContainers")):
         found = [*found, *more]
     return found
+
+
+def containers_with_path(
+    spec: Mapping[str, Any], path: str
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every container of a pod spec in Kubernetes' order."""
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        if found := spec.get(kind):
+            for i, container in enumerate(found):
+                yield container, f"{path}.{kind}[{i}]"
 
 
 def current_pod_ips(pod: Mapping[str, Any]) -> tuple[str, ...]:

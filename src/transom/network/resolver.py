@@ -203,14 +203,6 @@ def read_resolv_conf(text: str) -> DnsConfig:
     return DnsConfig(tuple(servers), searches, tuple(more))
 
 
-def is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def address_families(own: Sequence[str]) -> tuple[int, ...]:
     """The record types that are useful for a client with these addresses."""
     types = (wire.A,) if not own or any(":" not in address for address in own) else ()

@@ -29,6 +29,7 @@ from transom.dns.settings import DnsServerAddress, DnsSettings
 from transom.dns.transport import DataplaneExchange
 from transom.dns.zone import DnsZone
 from transom.kit.clock import Clock
+from transom.kit.task_set import TaskSet
 from transom.machinery.errors import ApiError
 from transom.network.api import Dataplane
 from transom.node.network_settings import API_PORT, OUTSIDE, OUTSIDE6, OUTSIDE_NAME
@@ -97,19 +98,16 @@ def relay_api_server(
 def _serve(
     dataplane: Dataplane, address: str, port: int, handle: Callable[[socket.socket], Any]
 ) -> Callable[[], None]:
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = TaskSet()
 
     def accept(near: socket.socket) -> None:
-        task = asyncio.get_running_loop().create_task(handle(near))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        tasks.start(handle(near))
 
     close = dataplane.listen(address, port, accept)
 
     def end() -> None:
         close()
-        for task in tasks:
-            task.cancel()
+        tasks.cancel()
 
     return end
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from transom.kit import dnswire as wire
 from transom.kit import pki
+from transom.kit.task_set import TaskSet
 from transom.machines.linux import NAME_SERVER
 from transom.network.api import Dataplane, DnsConfig
 from transom.network.stacks import Fabric
@@ -51,7 +52,7 @@ class ExternalHost:
         self._addresses = addresses
         self._nodes = nodes
         self._closers: list[Callable[[], None]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._tls: ssl.SSLContext | None = None
 
     def open(self) -> None:
@@ -66,8 +67,7 @@ class ExternalHost:
         for close in reversed(self._closers):
             close()
         self._closers.clear()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     def _give_address(self) -> bool:
         """Assigns the address that machines use as their name server, unless the cluster uses it
@@ -84,9 +84,7 @@ class ExternalHost:
         self, address: str, port: int, handle: Callable[[socket.socket], Coroutine[Any, Any, None]]
     ) -> None:
         def accept(near: socket.socket) -> None:
-            task = asyncio.get_running_loop().create_task(handle(near))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(handle(near))
 
         try:
             self._closers.append(self._dataplane.listen(address, port, accept))

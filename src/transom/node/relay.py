@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from transom.client.informer import Informer
+from transom.kit.task_set import TaskSet
 from transom.machinery.objects import Object
 from transom.network.api import Dataplane
 from transom.network.stacks import NetworkStack
@@ -110,7 +111,7 @@ class PortRelay:
         self._on_loopback = on_loopback  # the loopback address for a load balancer's address
         self._open: dict[_Wanted, tuple[str, Callable[[], None]]] = {}
         self._of: dict[str, list[_Wanted]] = {}
-        self._tasks = _Tasks()
+        self._tasks = TaskSet()
         services.add_handler(add=self.put, update=lambda _, new: self.put(new), delete=self.remove)
 
     def ways(self) -> list[RelayLine]:
@@ -235,7 +236,7 @@ class OutgoingRelay:
         self._dataplane = dataplane
         self._external = external
         self._closers: list[Callable[[], None]] = []
-        self._tasks = _Tasks()
+        self._tasks = TaskSet()
         self.ways: list[OutgoingPort] = []
 
     async def open(self, targets: Iterable[str]) -> None:
@@ -281,29 +282,14 @@ class OutgoingRelay:
                 raise
             return far
 
-        self._closers.append(
-            self._dataplane.listen(
-                inside, port, lambda near: self._tasks.start(_joined(near, dial))
-            )
-        )
+        def accept(near: socket.socket) -> None:
+            self._tasks.start(_joined(near, dial))
+
+        self._closers.append(self._dataplane.listen(inside, port, accept))
         self.ways.append(OutgoingPort(f"{_host(inside)}:{port}", target))
 
 
 # ---- copying ----
-
-
-class _Tasks:
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
-
-    def start(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    def cancel(self) -> None:
-        for task in self._running:
-            task.cancel()
 
 
 async def _joined(near: socket.socket, dial: Callable[[], Awaitable[socket.socket]]) -> None:

@@ -17,13 +17,14 @@ from transom.client.api import is_not_found
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, NETWORK_POLICIES, NODES, PODS
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
+from transom.kit.ip_addresses import is_ip_address
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.network.api import DnsConfig
 from transom.network.model.dataplane import ModelDataplane
 from transom.network.model.packet_trip import NetworkState
-from transom.network.resolver import addresses_in, is_address
+from transom.network.resolver import addresses_in
 from transom.network.stacks import NetworkStack
 from transom.network.trace import matrix, picture
 from transom.network.trace.inventory import Inventory, NameLookup, TraceError
@@ -122,7 +123,7 @@ class Tracer:
             list((await self._client.list(NODES)).items) if origin == "external" else []
         )
         for text in (origin, target):
-            if is_address(text) or text == "external":
+            if is_ip_address(text) or text == "external":
                 continue
             parts = text.split("/")
             kind = (

@@ -8,7 +8,6 @@ modes are implemented elsewhere.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Any, Final, Literal
 import yaml
 
 from transom.kit.durations import DurationError, format_duration, parse_duration
+from transom.kit.ip_addresses import is_ip_address, is_ip_network
 from transom.machinery.field import FieldError
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.windows.records import Release
@@ -287,7 +287,7 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
         given = values.get(name, "")
         if not given:
             values[name] = f"{usual}:{port}"
-        elif _is_ip(given):
+        elif is_ip_address(given):
             values[name] = f"[{given}]:{port}" if ":" in given else f"{given}:{port}"
     return values
 
@@ -326,7 +326,7 @@ def validate_proxy_config(config: ProxyConfig, os: Os) -> list[FieldError]:
     ):
         if value <= 0:
             invalid(where, format_duration(value), "must be greater than 0")
-    if not _is_ip(config.bind_address):
+    if not is_ip_address(config.bind_address):
         invalid(
             "BindAddress",
             config.bind_address,
@@ -362,7 +362,7 @@ def _check_host_port(where: str, value: str, invalid: Any) -> None:
     if not found or (":" in host and not host.startswith("[")):
         invalid(where, value, "must be IP:port")
         return
-    if not _is_ip(host.strip("[]")):
+    if not is_ip_address(host.strip("[]")):
         invalid(where, host.strip("[]"), "must be a valid IP")
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         invalid(where, port, "must be a valid port")
@@ -386,22 +386,8 @@ def _check_cidrs(config: ProxyConfig, invalid: Any) -> None:
         invalid("ClusterCIDR", config.cluster_cidr, text)
 
 
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_network(text: str) -> bool:
-    if "/" not in text:
-        return False
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return True
+    return "/" in text and is_ip_network(text)
 
 
 # ---- modes ----

@@ -7,7 +7,6 @@ receive the local endpoints and the sync state from the proxier and look nothing
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ import orjson
 from transom.http.messages import Handler, HttpRequest, HttpResponse
 from transom.http.server import HttpServer
 from transom.kit.clock import Clock
+from transom.kit.task_set import TaskSet
 from transom.network.api import Accept
 from transom.proxy.tracker import ServiceName
 
@@ -44,12 +44,10 @@ def serve_health_checks(
     Raises OSError if another process already listens.
     """
     server = HttpServer(handler, None)
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = TaskSet()
 
     def accept(connection: socket.socket) -> None:
-        task = asyncio.get_running_loop().create_task(server.adopt(connection))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        tasks.start(server.adopt(connection))
 
     closers: list[Callable[[], None]] = []
     try:
@@ -63,8 +61,7 @@ def serve_health_checks(
     def end() -> None:
         for close in closers:
             close()
-        for task in tasks:
-            task.cancel()
+        tasks.cancel()
 
     return end
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from transom.kit import dnswire as wire
+from transom.kit.ip_addresses import is_ip_address
 from transom.machines.api import Files
 from transom.network.api import DnsConfig
-from transom.network.resolver import (
-    Os,
-    Resolver,
-    Tool,
-    address_families,
-    is_address,
-    read_resolv_conf,
-)
+from transom.network.resolver import Os, Resolver, Tool, address_families, read_resolv_conf
 from transom.userland.api import ProgramContext
 
 _LOOPBACK = "127.0.0.1"
@@ -30,7 +24,7 @@ async def resolve_name(
     resolver: Callable[[], Resolver],
 ) -> list[str]:
     """`own` is the host's name and its addresses. Raises socket.gaierror when there are none."""
-    if is_address(name):
+    if is_ip_address(name):
         return [name]
     known = hosts_addresses(name, os, files, own)
     return known or await resolver().addresses(name, address_families(own[1]))
@@ -90,7 +84,9 @@ def container_resolver(
 async def server_address(context: ProgramContext, server: str) -> str:
     """The address of a server that is given by name or address. Raises socket.gaierror."""
     return (
-        server if not server or is_address(server) else (await context.network.resolve(server))[0]
+        server
+        if not server or is_ip_address(server)
+        else (await context.network.resolve(server))[0]
     )
 
 

@@ -8,6 +8,7 @@ must not be called while shared data is being changed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from heapq import merge
 from operator import itemgetter
@@ -15,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from transom.kit.lazy import lazy_import
+from transom.kit.task_set import TaskSet
 from transom.userland.limits import SLICE
 from transom.userland.running_step import RunningStep
 
@@ -73,3 +75,9 @@ async def preemptible(coroutine: Coroutine[Any, Any, T]) -> T:
         return await coroutine
     result: T = await steps
     return result
+
+
+def start_preemptible(tasks: TaskSet, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    task = tasks.start(preemptible(coroutine))
+    task.add_done_callback(lambda _: coroutine.close())  # it never got to run
+    return task

@@ -17,11 +17,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from transom.kit.task_set import TaskSet
 from transom.userland.api import ProgramContext
 from transom.userland.cpu import use_cpu
 from transom.userland.files import FileView
 from transom.userland.limits import MAX_INPUT, MAX_TASKS, SLICE
-from transom.userland.preemption import check_slice, preemptible
+from transom.userland.preemption import check_slice, start_preemptible
 from transom.userland.regex import PatternTooComplexError
 from transom.userland.streams import ByteSink, ByteSource, CallSink, Pipe
 from transom.userland.termination import termination_code
@@ -322,7 +323,7 @@ class TaskProgram:
             CallSink(terminal.out, terminal.drain),
             CallSink(terminal.err, terminal.drain),
         )
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks = TaskSet()
         self.process.task = self.spawn(self._main(body))
 
     async def _main(self, body: Command) -> None:
@@ -343,21 +344,13 @@ class TaskProgram:
         if len(self.tasks) >= MAX_TASKS:
             coroutine.close()
             raise ForkError
-        loop = asyncio.get_running_loop()
-        task: asyncio.Task[Any] = loop.create_task(preemptible(coroutine))
-        task.add_done_callback(lambda _: coroutine.close())  # it never got to run
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        return task
+        return start_preemptible(self.tasks, coroutine)
 
     def signal(self, name: str) -> None:
         self.process.signal(name)
 
     def kill(self) -> None:
-        current = asyncio.current_task() if self.tasks else None
-        for task in tuple(self.tasks):
-            if task is not current:
-                task.cancel()
+        self.tasks.cancel_others()
 
 
 async def connected(

@@ -20,6 +20,7 @@ from transom.client.api import APPLY_PATCH, STRATEGIC_PATCH, ApiClient
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock, rfc3339
 from transom.kit.goquote import go_quote
+from transom.kit.task_set import TaskSet
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases.behaviour import has_behaviour
@@ -60,7 +61,7 @@ class FlowConfigController:
         self._applies = has_behaviour(release, "NominalShares")
         self._due = False
         self._putting_back = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def start(self) -> None:
         """Creates missing objects, then follows every change."""
@@ -137,12 +138,7 @@ class FlowConfigController:
     def _changed(self, _events: Sequence[StoreEvent]) -> None:
         if not self._due:
             self._due = True
-            self._spawn(self._digest())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._digest())
 
     async def _digest(self) -> None:
         self._due = False
@@ -208,7 +204,7 @@ class FlowConfigController:
 
     def _spawn_put_back(self) -> None:
         self._putting_back = False
-        self._spawn(self._put_back())
+        self._tasks.start(self._put_back())
 
     async def _put_back(self) -> None:
         try:

@@ -16,6 +16,8 @@ import ssl
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+from transom.kit.task_set import TaskSet
+
 log = logging.getLogger("transom.cluster")
 
 _CHECK_SECONDS: Final = 1.0
@@ -54,13 +56,13 @@ class TcpBalancer:
         self.backends = list(backends)
         self._tls = tls
         self._listeners: list[asyncio.Server] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._changed = asyncio.Condition()
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
         for backend in self.backends:
-            self._spawn(self._check_forever(backend))
+            self._tasks.start(self._check_forever(backend))
         for sock in sockets:
             self._listeners.append(
                 await loop.create_server(lambda: _ClientSide(self), sock=sock, backlog=1024)
@@ -72,14 +74,7 @@ class TcpBalancer:
         for backend in self.backends:
             for connection in list(backend.connections):
                 connection.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._tasks.close()
 
     # ---- health ----
 
@@ -140,7 +135,7 @@ class TcpBalancer:
     # ---- connections ----
 
     def accept(self, client: _ClientSide) -> None:
-        self._spawn(self._join(client))
+        self._tasks.start(self._join(client))
 
     async def _join(self, client: _ClientSide) -> None:
         deadline = asyncio.get_running_loop().time() + _WAIT_SECONDS

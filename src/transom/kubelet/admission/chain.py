@@ -5,10 +5,10 @@ runs, the checks for what the machine and the runtime can enforce.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from transom.client.events import WARNING
+from transom.kit.task_set import TaskSet
 from transom.kubelet.admission import predicates, preemption
 from transom.kubelet.admission.predicates import Failure, Insufficient
 from transom.kubelet.admission.requests import PodRequests, requests_of_pod
@@ -79,7 +79,7 @@ class PodAdmission:
         self._allocate = allocate
         self._sysctls = Sysctls(env.config.allowed_unsafe_sysctls, env.config.release)
         self._asked: dict[str, PodRequests] = {}  # by uid; a pod's requests never change
-        self._killing: set[asyncio.Task[None]] = set()
+        self._killing = TaskSet()
 
     # ---- admission
     # ----------------------------------------------------------------------------------------------
@@ -178,11 +178,7 @@ class PodAdmission:
             return PodRejection("UnexpectedAdmissionError", message)
         for victim in chosen:
             self._env.events.event(victim, WARNING, preemption.REASON, preemption.MESSAGE)
-            task = asyncio.ensure_future(
-                self._kill(victim, preemption.REASON, preemption.MESSAGE, None)
-            )
-            self._killing.add(task)
-            task.add_done_callback(self._killing.discard)
+            self._killing.start(self._kill(victim, preemption.REASON, preemption.MESSAGE, None))
         return None
 
     def _ask(self, pod: Object) -> PodRequests:

@@ -14,6 +14,7 @@ from transom.http.sessions import SessionDriver
 from transom.kit.clock import Timer
 from transom.kit.streaming import channels, portforward, upgrade
 from transom.kit.streaming.portforward import PortForward
+from transom.kit.task_set import TaskSet
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import find
@@ -73,7 +74,7 @@ class _Forwarding:
         self._clock = env.clock
         self._sandbox = sandbox
         self._ends: dict[int, _End] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._half_closed_timer: Timer | None = None
         self._moved = env.clock.monotonic()
         self._idle: Timer | None = None
@@ -92,9 +93,7 @@ class _Forwarding:
         match event:
             case portforward.ForwardConnected(connection, port):
                 self._ends[connection] = _End(self, connection)
-                task = asyncio.get_running_loop().create_task(self._connect(connection, port))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.start(self._connect(connection, port))
             case portforward.ForwardData(connection, data):
                 self.session.acknowledge(connection, len(data))
                 if connection in self._ends:
@@ -107,8 +106,7 @@ class _Forwarding:
             case portforward.ForwardClosed():
                 for open_one in list(self._ends):
                     self.drop(open_one)
-                for task in self._tasks:
-                    task.cancel()
+                self._tasks.cancel()
                 for timer in (self._half_closed_timer, self._idle):
                     if timer is not None:
                         timer.cancel()

@@ -12,12 +12,11 @@ import orjson
 from transom.kit.goquote import go_quote
 from transom.machinery.field import forbidden, invalid
 from transom.machinery.gojson import syntax_error
-from transom.machinery.podutil import may_have_profiles
+from transom.machinery.podutil import containers_with_path, may_have_profiles
 from transom.machinery.validation.common import check_descending_path
 from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
 from transom.machinery.validation.scheduling import check_tolerations
-from transom.machinery.validation.security import containers_with_path
 
 MIRROR = "kubernetes.io/config.mirror"
 _TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"

@@ -14,7 +14,7 @@ from transom.machinery.field import (
     required,
     too_long,
 )
-from transom.machinery.podutil import visit_containers
+from transom.machinery.podutil import containers_with_path, visit_containers
 from transom.machinery.validation.addresses import legacy_ip
 from transom.machinery.validation.common import (
     MAX_INT32,
@@ -54,7 +54,6 @@ from transom.machinery.validation.security import (
     check_host_process,
     check_os,
     check_pod_security_context,
-    containers_with_path,
 )
 from transom.machinery.validation.volumes import check_volumes
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required, too_long
+from transom.machinery.podutil import containers_with_path
 from transom.machinery.validation.common import all_invalid, check_descending_path
 from transom.machinery.validation.godump import go_dump, pointer_text
 from transom.machinery.validation.names import (
@@ -324,14 +325,6 @@ def _user_name_problems(name: str) -> Iterator[str]:
         yield "'s User cannot contain only periods or spaces"
     if _search_bad_user(user):
         yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"
-
-
-def containers_with_path(spec: dict[str, Any], path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every container of a pod spec in Kubernetes' order."""
-    for kind in ("initContainers", "containers", "ephemeralContainers"):
-        if found := spec.get(kind):
-            for i, container in enumerate(found):
-                yield container, f"{path}.{kind}[{i}]"
 
 
 def _host_process(context: dict[str, Any] | None) -> bool | None:

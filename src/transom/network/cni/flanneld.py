@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from transom.kit.ip_addresses import is_ip_address
 from transom.kit.lazy import lazy_import
 from transom.network.cni import flannelconf, masquerade
 from transom.network.cni.flannel import SUBNET_FILE, write_subnet
@@ -222,7 +223,7 @@ class Flanneld:
             if found is None:
                 none = (
                     "no interface with given IP found"
-                    if _is_address(named)
+                    if is_ip_address(named)
                     else "route ip+net: no such network interface"
                 )
                 why = f"error looking up interface {named}: {none}"
@@ -250,14 +251,6 @@ class Flanneld:
             if any(str(address.ip) == ip for address in link.addresses):
                 return link
         return None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _backend(

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal
 
 from transom.kit.clock import Clock
+from transom.kit.task_set import TaskSet
 from transom.network.api import Accept, Respond
 
 _IP_FREEBIND, _IPV6_FREEBIND, _IP_BIND_ADDRESS_NO_PORT = 15, 78, 24
@@ -167,7 +168,7 @@ def take_connections(
 def take_datagrams(
     loop: asyncio.AbstractEventLoop, server: socket.socket, respond: Respond
 ) -> Callable[[], None]:
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = TaskSet()
 
     async def reply(payload: bytes, sender: tuple[str, int]) -> None:
         answer = await respond(payload, sender[0])
@@ -185,9 +186,7 @@ def take_datagrams(
                 return
             except OSError:  # an earlier reply could not be delivered
                 continue
-            task = loop.create_task(reply(payload, sender))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            tasks.start(reply(payload, sender))
 
     return _reading(loop, server, ready)
 

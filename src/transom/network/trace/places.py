@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from transom.kit.ip_addresses import is_ip_address
 from transom.network.model.addresses import is_within
-from transom.network.resolver import is_address
 from transom.network.stacks import Fabric, NetworkStack
 from transom.network.trace.inventory import Inventory, Object, TraceError
 
@@ -70,7 +70,7 @@ def find_trace_place(
     """`origin` is the source of the connection; without it, the place itself is the source."""
     if text == "external":
         return _external(text, fabric)
-    if is_address(text):
+    if is_ip_address(text):
         return _address(text, fabric, start=origin is None)
     kind, _, rest = text.partition("/")
     if kind in _KINDS and rest:

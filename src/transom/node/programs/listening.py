@@ -6,13 +6,13 @@ exist at the node's addresses and at its loopback address.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable
 from typing import Final
 
 from transom.http.messages import Handler
 from transom.http.server import HttpServer
+from transom.kit.task_set import TaskSet
 from transom.network.api import Accept
 from transom.node.programs.host import ProgramHost
 from transom.runtime.sim.engine import SimRuntime
@@ -52,20 +52,17 @@ class NodePorts:
     ) -> Callable[[], None]:
         """Serves plain HTTP, with a handler that is made for the first connection. Raises OSError."""
         servers: list[HttpServer] = []
-        tasks: set[asyncio.Task[None]] = set()
+        tasks = TaskSet()
 
         def accept(connection: socket.socket) -> None:
             if not servers:
                 servers.append(HttpServer(make_handler(), None))
-            task = asyncio.get_running_loop().create_task(servers[0].adopt(connection))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            tasks.start(servers[0].adopt(connection))
 
         stop = self.listen(address, port, accept)
 
         def end() -> None:
             stop()
-            for task in tasks:
-                task.cancel()
+            tasks.cancel()
 
         return end

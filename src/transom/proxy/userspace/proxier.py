@@ -116,8 +116,7 @@ class UserspaceProxier:
     def close(self) -> None:
         for portal in list(self._open):
             self._stop(portal)
-        for task in self._proxying.tasks:
-            task.cancel()
+        self._proxying.tasks.cancel()
 
     # ---- services ----
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from transom.kit.clock import Clock
+from transom.kit.task_set import TaskSet
 from transom.network.api import Dataplane
 from transom.proxy.tracker import PortName
 from transom.proxy.userspace import dnsnames
@@ -44,15 +45,13 @@ class Proxying:
         self.node_ip = node_ip
         self.udp_timeout = udp_timeout
         self.suffixes = (*dnsnames.SUFFIXES, *suffixes)  # the suffixes of the node come after these
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks = TaskSet()
 
     # ---- TCP ----
 
     def accept(self, name: PortName) -> Callable[[socket.socket], None]:
         def take(connection: socket.socket) -> None:
-            task = asyncio.get_running_loop().create_task(self._proxy(name, connection))
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self.tasks.start(self._proxy(name, connection))
 
         return take
 

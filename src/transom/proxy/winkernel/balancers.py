@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from transom.network.resolver import is_address
+from transom.kit.ip_addresses import is_ip_address
 from transom.proxy.tracker import ServicePort
 from transom.proxy.winkernel.behaviour import KubeProxyBehaviour
 
@@ -70,6 +70,6 @@ def wanted_balancers(
     out += [
         WantedBalancer("ingress", ip, service.port, preserve or local, flags)
         for ip in service.ingress_ips
-        if is_address(ip)
+        if is_ip_address(ip)
     ]
     return out

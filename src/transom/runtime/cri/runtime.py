@@ -6,16 +6,16 @@ Synchronous queries are answered from memory, at most one second old (`relist`),
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from transom.kit.clock import Clock
+from transom.kit.task_set import TaskSet
 from transom.network.api import Dial
 from transom.runtime.api import (
     AuthConfig,
@@ -80,7 +80,7 @@ class CriRuntime:
         self._statistics = CriStatistics(self._client, clock)
         self._status = RuntimeStatus()
         self._systemd = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def start(self) -> None:
         """Connects to the runtime and loads its state. Raises RuntimeFailure when it is not
@@ -92,7 +92,7 @@ class CriRuntime:
             (_HEALTH, self._check),
             (_COUNT, self._statistics.look),
         ):
-            self._spawn(self._repeat(period, function))
+            self._tasks.start(self._repeat(period, function))
 
     async def refresh(self) -> None:
         """Refreshes everything that is kept in memory."""
@@ -102,15 +102,8 @@ class CriRuntime:
 
     async def close(self) -> None:
         """Sandboxes and containers keep running."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         self._client.close()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _repeat(self, period: float, function: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -242,7 +235,7 @@ class CriRuntime:
         """
         if self._container(container_id).state != "running":
             raise RuntimeFailure("Unknown", "container is not running")
-        self._spawn(self._reopen(container_id))
+        self._tasks.start(self._reopen(container_id))
 
     async def _reopen(self, container_id: str) -> None:
         try:

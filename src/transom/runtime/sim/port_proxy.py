@@ -11,6 +11,8 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from transom.kit.ip_addresses import is_ip_address
+from transom.kit.task_set import TaskSet
 from transom.machines.windows.port_proxy import (
     ANY_ADDRESS,
     PORT_PROXY_KINDS,
@@ -18,7 +20,6 @@ from transom.machines.windows.port_proxy import (
     port_proxy_entries,
 )
 from transom.machines.windows.registry import WindowsRegistry
-from transom.network.resolver import is_address
 from transom.runtime.sim.sockets import NetworkNamespace, is_loopback_address
 
 log = logging.getLogger("transom.runtime")
@@ -42,7 +43,7 @@ class PortProxies:
         self._pid = 0
         self._running = False
         self._open: dict[PortProxyEntry, Callable[[], None]] = {}
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = TaskSet()
 
     def start(self, pid: int) -> None:
         """The service runs; connections that exist already continue."""
@@ -54,8 +55,7 @@ class PortProxies:
     def stop(self) -> None:
         self._running = False
         self._close_listeners()
-        for task in self._connections:
-            task.cancel()
+        self._connections.cancel()
 
     def reload(self) -> None:
         """Reads the configuration again. An entry whose address or port cannot be listened on is
@@ -88,9 +88,7 @@ class PortProxies:
             if len(self._connections) >= _MAX_CONNECTIONS:
                 connection.close()
                 return
-            task = asyncio.get_running_loop().create_task(self._forward(entry, connection))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+            self._connections.start(self._forward(entry, connection))
 
         try:
             self._open[entry] = self._namespace.listen(
@@ -106,7 +104,7 @@ class PortProxies:
         if text.lower() == "localhost":
             return _LOOPBACK[version]
         own = is_loopback_address(text) or text in self._namespace.addresses
-        return text if own and is_address(text) and (":" in text) == (version == 6) else None
+        return text if own and is_ip_address(text) and (":" in text) == (version == 6) else None
 
     async def _forward(self, entry: PortProxyEntry, near: socket.socket) -> None:
         version = PORT_PROXY_KINDS[entry.kind][1]
@@ -126,7 +124,7 @@ class PortProxies:
     async def _connect(self, host: str, port: int, version: int) -> socket.socket:
         if host in (ANY_ADDRESS, "") or host.lower() == "localhost":
             host = _LOOPBACK[version]
-        found = [host] if is_address(host) else await self._resolve(host)
+        found = [host] if is_ip_address(host) else await self._resolve(host)
         for address in found:
             if (":" in address) == (version == 6):
                 return await self._namespace.connect(address, port, self._pid)

@@ -8,8 +8,9 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from transom.kit import dnswire as wire
+from transom.kit.ip_addresses import is_ip_address
 from transom.network.api import DnsConfig
-from transom.network.resolver import Ask, is_address
+from transom.network.resolver import Ask
 from transom.runtime.sim.sockets import NetworkNamespace, is_loopback_address
 
 Lookup = Callable[[str, DnsConfig], Awaitable[Sequence[str]]]
@@ -26,8 +27,8 @@ async def connect_by_name(
     pid: int = 0,
 ) -> socket.socket:
     """Connects to an address, or to the first address of a name that answers. Raises OSError."""
-    if is_address(host) or is_loopback_address(host):
-        return await namespace.connect(host if is_address(host) else _LOOPBACK, port, pid)
+    if is_ip_address(host) or is_loopback_address(host):
+        return await namespace.connect(host if is_ip_address(host) else _LOOPBACK, port, pid)
     failure: OSError | None = None
     for address in await addresses(host):
         try:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from transom.http.messages import HttpRequest, HttpResponse
 from transom.http.server import HttpServer
+from transom.kit.task_set import TaskSet
 from transom.machines.windows.port_proxy import PORT_PROXY_SERVICE
 from transom.machines.windows.registry import WindowsRegistry
 from transom.runtime.sim.port_proxy import PortProxies, ResolveName
@@ -70,7 +71,7 @@ class SystemPorts:
     def __init__(self, namespace: NetworkNamespace) -> None:
         self._namespace = namespace
         self._open: dict[str, Callable[[], None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._proxies: PortProxies | None = None
 
     def boot(self, registry: WindowsRegistry, resolve: ResolveName) -> None:
@@ -92,9 +93,7 @@ class SystemPorts:
         owner = _KERNEL_PROCESS if row.in_kernel else pid
 
         def accept(connection: socket.socket) -> None:
-            task = asyncio.get_running_loop().create_task(row.serve(connection))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(row.serve(connection))
 
         self._open[service] = self._namespace.listen(row.port, accept, pid=owner)
 
@@ -112,5 +111,4 @@ class SystemPorts:
     def shut_down(self) -> None:
         for service in (*self._open, PORT_PROXY_SERVICE):
             self.close(service)
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()

@@ -20,6 +20,7 @@ from typing import Any
 
 from transom.kit.clock import Clock, RealClock
 from transom.kit.rpc import RpcError
+from transom.kit.task_set import TaskSet
 from transom.store.api import (
     AlsoPut,
     KeyQuarantined,
@@ -91,7 +92,7 @@ class EtcdStore:
         self._compactor = EtcdCompactor(client, self._clock)
         self._history = CopyHistory(self._state, self._clock, history_seconds, compact_interval)
         self._nudge_timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskSet()
         self._writing: dict[str, asyncio.Future[Any]] = {}  # the newest write of a key
         self._locks: dict[str, int] = {}  # mod revisions
         self._waiting = RevisionWaiters()
@@ -161,8 +162,7 @@ class EtcdStore:
         self._history.stop()
         if self._nudge_timer is not None:
             self._nudge_timer.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.wait()
         if self._sync_task is not None:
             self._sync_task.cancel()
         for task in self._followers:
@@ -275,7 +275,7 @@ class EtcdStore:
         if self._progress_is_reliable and self._request_progress is not None:
             self._request_progress()
         else:
-            self._spawn(self._write_marker())
+            self._tasks.start(self._write_marker())
         self._nudge_later()
 
     async def _write_marker(self) -> None:
@@ -367,12 +367,7 @@ class EtcdStore:
         """
         before = self._writing.get(key)
         self._writing[key] = future
-        self._spawn(self._complete(key, before, future, work))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._complete(key, before, future, work))
 
     async def _complete(
         self,
@@ -688,7 +683,7 @@ class EtcdStore:
             except RpcError as problem:
                 _log.error("the quarantine could not be cleared: %s", problem)
 
-        self._spawn(clear())
+        self._tasks.start(clear())
 
     # History
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from transom.kit import dnswire as wire
-from transom.network.resolver import ResolverReply, is_address
+from transom.kit.ip_addresses import is_ip_address
+from transom.network.resolver import ResolverReply
 from transom.userland.dns import (
     container_resolver,
     in_hosts_file,
@@ -52,7 +53,7 @@ async def _resolve_dns(call: CmdletCall) -> None:
         else (record_type(wanted) or wire.A,)
     )
     asked = name
-    if is_address(name) and types == _BOTH:
+    if is_ip_address(name) and types == _BOTH:
         asked, types = reverse_text(name), (wire.PTR,)
     listed = (
         in_hosts_file(name.rstrip(".").lower(), context.os, context.files)

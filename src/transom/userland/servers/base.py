@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from transom.kit.task_set import TaskSet
 from transom.userland.api import ProgramContext
-from transom.userland.preemption import preemptible
+from transom.userland.preemption import start_preemptible
 from transom.userland.process import CONTROL_C_EXIT, IGNORED_BY_DEFAULT, SIGNAL_NUMBERS
 from transom.userland.servers.http import Handler, ProgramHttpServer, Raw, Tls
 from transom.userland.termination import termination_code
@@ -21,7 +22,7 @@ class ServerProgram:
     def __init__(self, context: ProgramContext) -> None:
         self.context = context
         self._http: list[ProgramHttpServer] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskSet()
         self._closers: list[Callable[[], None]] = []
         self.on_signal: Callable[[str], bool] = self.as_handled
         self.ended = False
@@ -46,10 +47,7 @@ class ServerProgram:
             close()
         for server in self._http:
             server.close(but_current=bool(self._http))
-        current = asyncio.current_task() if self._tasks else None
-        for task in tuple(self._tasks):
-            if task is not current:
-                task.cancel()
+        self._tasks.cancel_others()
 
     def as_handled(self, name: str) -> bool:
         """A server that exits with 0 on signals."""
@@ -109,12 +107,7 @@ class ServerProgram:
         self.spawn(accept(connection))
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        loop = asyncio.get_running_loop()
-        task: asyncio.Task[Any] = loop.create_task(preemptible(coroutine))
-        task.add_done_callback(lambda _: coroutine.close())  # it never got to run
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return start_preemptible(self._tasks, coroutine)
 
     def at_end(self, function: Callable[[], None]) -> None:
         self._closers.append(function)

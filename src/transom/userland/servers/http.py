@@ -13,6 +13,7 @@ from email.utils import formatdate
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from transom.kit.task_set import TaskSet
 from transom.userland.api import ProgramContext
 from transom.userland.servers import tls
 
@@ -114,7 +115,7 @@ class ProgramHttpServer:
         self._server = server
         self._raw = raw
         self._tls = certificate
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._closers: list[Callable[[], None]] = []
 
     def listen(self, port: int, address: str = "") -> None:
@@ -123,9 +124,7 @@ class ProgramHttpServer:
 
     def accept(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        task = asyncio.get_running_loop().create_task(self._serve(connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._serve(connection))
 
     def stop_listening(self) -> None:
         """Existing connections continue."""
@@ -135,10 +134,10 @@ class ProgramHttpServer:
 
     def close(self, *, but_current: bool = False) -> None:
         self.stop_listening()
-        current = asyncio.current_task() if but_current else None
-        for task in tuple(self._tasks):
-            if task is not current:
-                task.cancel()
+        if but_current:
+            self._tasks.cancel_others()
+        else:
+            self._tasks.cancel()
 
     async def _serve(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()

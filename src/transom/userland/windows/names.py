@@ -6,7 +6,8 @@ import socket
 from collections.abc import Sequence
 
 from transom.kit import dnswire as wire
-from transom.network.resolver import Resolver, ResolverReply, is_address
+from transom.kit.ip_addresses import is_ip_address
+from transom.network.resolver import Resolver, ResolverReply
 from transom.userland.dns import (
     canonical_name,
     container_resolver,
@@ -66,7 +67,7 @@ async def windows_nslookup(process: Process) -> int:
         return 1
     server = await _default_server(process, asking)
     name, types = names[0], wanted or (wire.A, wire.AAAA)
-    if is_address(name) and not wanted:
+    if is_ip_address(name) and not wanted:
         name, types = reverse_text(name) + ".", (wire.PTR,)
     try:
         replies = await asking.search(name, *types)
@@ -132,7 +133,7 @@ def _answer(asked: str, types: Sequence[int], replies: Sequence[ResolverReply]) 
         if aliases:
             lines.append("Aliases:  " + "\r\n          ".join(aliases))
         return "\r\n".join(lines)
-    if is_address(asked) and types[0] == wire.PTR:
+    if is_ip_address(asked) and types[0] == wire.PTR:
         return f"Name:    {wire.data_text(records[0]).rstrip('.')}\r\nAddress:  {asked}"
     more = [record for reply in replies for record in reply.message.additional]
     return "\r\n".join([*map(_record, records), *map(_record, more)])

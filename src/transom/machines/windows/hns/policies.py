@@ -7,7 +7,6 @@ error to the service.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 import orjson
 
+from transom.kit.ip_addresses import is_ip_address, is_ip_network
 from transom.machines.windows.hns import errors
 from transom.machines.windows.hns.errors import HnsError
 from transom.machines.windows.hns.features import hns_supports, require_hns_feature
@@ -28,24 +28,12 @@ TRANSLATED_PROTOCOLS: Final = (1, 6, 17, 58, 132)
 
 
 def is_ip(text: object) -> bool:
-    if not isinstance(text, str):
-        return False
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return isinstance(text, str) and is_ip_address(text)
 
 
 def is_prefix(text: object) -> bool:
     """A prefix, or an address, which counts as a prefix of full length."""
-    if not isinstance(text, str):
-        return False
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return True
+    return isinstance(text, str) and is_ip_network(text)
 
 
 def is_port(value: object, *, zero: bool = False) -> bool:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from transom.kit.ip_addresses import is_ip_address
 from transom.machines.windows.hns import HnsError
 from transom.network.cni.plugin import CniCall, Result
 from transom.network.cni.windows import shim
 from transom.network.cni.windows.netconf import Release
 from transom.network.cni.windows.shim import HcsshimFailed, annotate_errors
-from transom.network.resolver import is_address
 
 if TYPE_CHECKING:
     from transom.machines.windows.hns import HostNetworkService
@@ -111,7 +111,7 @@ def endpoint_result(network: Mapping[str, Any], endpoint: Mapping[str, Any]) -> 
     string.
     """
     address = endpoint.get("IPAddress", "")
-    if not is_address(address):
+    if not is_ip_address(address):
         raise HcsshimFailed(
             f"IPAddress of HNSEndpoint {endpoint['Name']} isn't a valid ipv4 or ipv6 Address"
         )
@@ -210,7 +210,7 @@ def remove_hcn(hns: HostNetworkService, name: str, release: Release) -> None:
 
 def hcn_result(network: Mapping[str, Any], endpoint: Mapping[str, Any]) -> Result:
     address = endpoint["IpConfigurations"][0]["IpAddress"]
-    if not is_address(address):
+    if not is_ip_address(address):
         raise HcsshimFailed(
             "[win-cni] The IPAddress of hnsEndpoint isn't a valid ipv4 or ipv6 Address."
         )

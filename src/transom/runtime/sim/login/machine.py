@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
+from transom.kit.task_set import TaskSet
 from transom.machines.windows import nssm
 from transom.machines.windows.features import CONTAINERS, has_feature
 from transom.machines.windows.hns import HostNetworkService
@@ -222,7 +223,7 @@ class WindowsMachine:
         self.clock = clock
         self.binaries = binaries
         self._look = look
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self.services = ServiceManager(clock, host.registry, self._launch, self._record_event)
         host.registry.set(ENVIRONMENT, "Path", f"{PATH}{HOME};")
         self.system = WindowsSystem(
@@ -563,9 +564,7 @@ class WindowsMachine:
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Runs in the background."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(work)
 
     # ---- services
 

@@ -6,10 +6,10 @@ machine.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from transom.kit.task_set import TaskSet
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.table import ProcessIdTable
@@ -69,7 +69,7 @@ class LinuxMachine:
         self.runtime = CONTAINERD
         self.processes = LinuxProcesses(self)
         self._containerd_since = self.core.host.boot_time
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -106,9 +106,7 @@ class LinuxMachine:
         return [] if service == CONTAINERD else await self.units.journal(service)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(work)
 
 
 class LinuxProcesses(ProcessIdTable):

@@ -14,9 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from transom.kit.ip_addresses import is_ip_address
+from transom.kit.task_set import TaskSet
 from transom.network.api import Accept, Respond
 from transom.network.kernel.listeners import waiting_sockets
-from transom.network.resolver import is_address
 from transom.userland.api import OpenSocket
 
 _BACKLOG: Final = 128
@@ -121,7 +122,7 @@ def answer_stand_in(port: int, respond: Respond) -> Callable[[], None]:
     loop, made = asyncio.get_running_loop(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setblocking(False)
     made.bind(("0.0.0.0", port))
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = TaskSet()
 
     async def reply(payload: bytes, caller: tuple[str, int]) -> None:
         response = await respond(payload, caller[0])
@@ -130,9 +131,7 @@ def answer_stand_in(port: int, respond: Respond) -> Callable[[], None]:
 
     def ready() -> None:
         with suppress(BlockingIOError):
-            task = loop.create_task(reply(*made.recvfrom(_LARGEST)))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            tasks.start(reply(*made.recvfrom(_LARGEST)))
 
     def close() -> None:
         loop.remove_reader(made)
@@ -144,7 +143,7 @@ def answer_stand_in(port: int, respond: Respond) -> Callable[[], None]:
 
 async def ping_stand_in(address: str, patience: float) -> bool:
     """For IPv4 addresses. Every user in a container may ping."""
-    if not is_address(address) or ":" in address:
+    if not is_ip_address(address) or ":" in address:
         return False
     number = random.randrange(1 << 16)
     loop = asyncio.get_running_loop()

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Callable, Sequence
 
 from transom.kit import dnswire as wire
+from transom.kit.ip_addresses import is_ip_address
 from transom.network.resolver import (
     ResolverReply,
     address_families,
     addresses_in,
-    is_address,
     preferred_addresses,
 )
 from transom.userland.dns import (
@@ -51,7 +51,7 @@ async def linux_nslookup(process: Process) -> int:
     shown = f"Server:\t\t{server}\nAddress:\t{server}{'#53' if process.gnu else ':53'}\n\n"
     name = names[0]
     types = wanted or _ADDRESSES
-    if is_address(name) and not wanted:
+    if is_ip_address(name) and not wanted:
         name, types = reverse_text(name) + ".", (wire.PTR,)
     try:
         replies = await asking.search(name, *types)
@@ -121,7 +121,7 @@ async def _old_nslookup(process: Process, name: str, server: str, given: str) ->
     )
     context = process.context
     try:
-        if given and not is_address(name):
+        if given and not is_ip_address(name):
             found = await container_resolver(context, given).addresses(
                 name, address_families(context.network.ips)
             )
@@ -184,7 +184,7 @@ async def host(process: Process) -> int:
     if not names:
         return process.fail("missing operand")
     name = names[0]
-    if is_address(name):
+    if is_ip_address(name):
         name, types = reverse_text(name) + ".", (wire.PTR,)
     try:
         server = await server_address(process.context, "".join(names[1:2]))
@@ -245,7 +245,7 @@ class _Dig:
             self.type = record_type(value) or wire.A
         elif option == "-q":
             self.name = value
-        elif option == "-x" and is_address(value):
+        elif option == "-x" and is_ip_address(value):
             self.name, self.type = reverse_text(value) + ".", wire.PTR
 
     def _switch(self, word: str) -> None:
@@ -443,13 +443,17 @@ def _hosts_rows(process: Process) -> list[str]:
 async def _hosts(process: Process, key: str, database: str) -> list[tuple[str, str]]:
     """Addresses with their canonical name."""
     context = process.context
-    if is_address(key) and database == "hosts":
+    if is_ip_address(key) and database == "hosts":
         for row in _hosts_rows(process):
             if row.split()[0] == key:
                 return [(key, row.split(maxsplit=1)[1].rstrip("\n"))]
         return [(key, name.strip()) for name in [await _name_of(process, key, "")] if name]
     listed = in_hosts_file(key.rstrip(".").lower(), context.os, context.files)
-    if listed or is_address(key) or key.lower() in ("localhost", context.network.hostname.lower()):
+    if (
+        listed
+        or is_ip_address(key)
+        or key.lower() in ("localhost", context.network.hostname.lower())
+    ):
         try:
             return [(address, key) for address in listed or await context.network.resolve(key)]
         except socket.gaierror:
