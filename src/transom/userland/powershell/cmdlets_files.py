@@ -107,7 +107,7 @@ async def _get_content(call: CmdletCall) -> None:
             _denied(call, path)
             continue
         if call.text("Encoding").lower() == "byte":
-            for byte in data:
+            for byte in _chosen(call, list(data)):
                 call.emit(byte)
             continue
         content = _decoded(call, data)
@@ -115,17 +115,20 @@ async def _get_content(call: CmdletCall) -> None:
             call.emit(content)
             continue
         found = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
-        if call.has("TotalCount") or call.has("First") or call.has("Head"):
-            found = found[
-                : int(to_number(call.get("TotalCount", call.get("First", call.get("Head")))))
-            ]
-        if call.has("Tail") or call.has("Last"):
-            count = int(to_number(call.get("Tail", call.get("Last"))))
-            found = found[-count:] if count else []
-        for line in found:
+        for line in _chosen(call, found):
             call.emit(line)
         if call.has("Wait"):
             await _follow(call, path, len(data))
+
+
+def _chosen(call: CmdletCall, found: list[Any]) -> list[Any]:
+    """The lines or bytes that -TotalCount and -Tail select."""
+    if call.has("TotalCount") or call.has("First") or call.has("Head"):
+        found = found[: int(to_number(call.get("TotalCount", call.get("First", call.get("Head")))))]
+    if call.has("Tail") or call.has("Last"):
+        count = int(to_number(call.get("Tail", call.get("Last"))))
+        found = found[-count:] if count else []
+    return found
 
 
 def _decoded(call: CmdletCall, data: bytes) -> str:

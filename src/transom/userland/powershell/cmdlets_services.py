@@ -224,6 +224,15 @@ def _account(call: CmdletCall) -> str:
 
 def _new(call: CmdletCall) -> None:
     name = call.text("Name")
+    missing = [one for one in ("Name", "BinaryPathName") if not call.text(one)]
+    if missing:
+        raise PowerShellError(
+            "Cannot process command because of one or more missing mandatory parameters: "
+            f"{' '.join(missing)}.",
+            "InvalidArgument: (:) [New-Service], ParameterBindingException",
+            "MissingMandatoryParameter,Microsoft.PowerShell.Commands.NewServiceCommand",
+            where="New-Service",
+        )
     try:
         service = _changeable(call).create(
             name,

@@ -309,6 +309,7 @@ async def _web_request(call: CmdletCall) -> None:
         call.evaluator,
         url,
         call.text("Method", "GET").upper(),
+        call.cmdlet.name,
         headers=headers,
         body=data,
         timeout=timeout,

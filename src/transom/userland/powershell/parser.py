@@ -561,7 +561,7 @@ class _Parser(ExpressionParser):
                 continue
             parameter = _PARAMETER.match(self.text, self.position)
             if parameter is not None and not re.match(
-                r"[\w./\\:]", self.text[parameter.end() : parameter.end() + 1] or " "
+                r"[\w./\\:=]", self.text[parameter.end() : parameter.end() + 1] or " "
             ):
                 self.position = parameter.end()
                 if parameter[2]:

@@ -15,20 +15,39 @@ from transom.userland.powershell.values import PowerShellError, PsObject, to_num
 
 
 async def _download(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
-    return (await web_request(evaluator, to_text(arguments[0]))).body.decode("utf-8", "replace")
+    answer = await _requested(evaluator, "DownloadString", arguments)
+    return answer.body.decode("utf-8", "replace")
 
 
 async def _download_file(
     evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
 ) -> None:
-    answer = await web_request(evaluator, to_text(arguments[0]))
+    answer = await _requested(evaluator, "DownloadFile", arguments)
     evaluator.process.files.write(to_text(arguments[1]), answer.body)
 
 
-async def web_request(
-    evaluator: PowerShellSession, url: str, method: str = "GET", **more: Any
+async def _requested(
+    evaluator: PowerShellSession, method: str, arguments: list[Any]
 ) -> netclient.Fetched:
-    """Raises PowerShell's errors."""
+    try:
+        return await web_request(evaluator, to_text(arguments[0]))
+    except PowerShellError as error:
+        raise PowerShellError(
+            f'Exception calling "{method}" with "{len(arguments)}" argument(s): "{error.message}"',
+            "NotSpecified: (:) [], MethodInvocationException",
+            "WebException",
+            value=error.value,
+        ) from None
+
+
+async def web_request(
+    evaluator: PowerShellSession,
+    url: str,
+    method: str = "GET",
+    command: str = "Invoke-WebRequest",
+    **more: Any,
+) -> netclient.Fetched:
+    """Raises PowerShell's errors; `command` reports them."""
     context = evaluator.process.context
     seconds = more.pop("timeout", 100)
     version = windows_powershell_version(context.platform.build)
@@ -41,19 +60,23 @@ async def web_request(
         )
     except socket.gaierror:
         host = netclient.split_url(url).host
-        raise _web_error(f"The remote name could not be resolved: '{host}'") from None
+        raise _web_error(command, f"The remote name could not be resolved: '{host}'") from None
     except TimeoutError:
-        raise _web_error("The operation has timed out.") from None
+        raise _web_error(command, "The operation has timed out.") from None
     except (OSError, ValueError, EOFError):
-        raise _web_error("Unable to connect to the remote server") from None
+        raise _web_error(command, "Unable to connect to the remote server") from None
     if answer.status >= 400:
         raise _web_error(
-            f"The remote server returned an error: ({answer.status}) {answer.reason}.", answer
+            command,
+            f"The remote server returned an error: ({answer.status}) {answer.reason}.",
+            answer,
         )
     return answer
 
 
-def _web_error(message: str, answer: netclient.Fetched | None = None) -> PowerShellError:
+def _web_error(
+    command: str, message: str, answer: netclient.Fetched | None = None
+) -> PowerShellError:
     status = (
         PsObject(
             "System.Net.HttpWebResponse",
@@ -64,11 +87,9 @@ def _web_error(message: str, answer: netclient.Fetched | None = None) -> PowerSh
     )
     return PowerShellError(
         message,
-        (
-            "InvalidOperation: (System.Net.HttpWebRequest:HttpWebRequest) [Invoke-WebRequest], "
-            "WebException"
-        ),
-        "WebCmdletWebResponseException,Microsoft.PowerShell.Commands.InvokeWebRequestCommand",
+        (f"InvalidOperation: (System.Net.HttpWebRequest:HttpWebRequest) [{command}], WebException"),
+        "WebCmdletWebResponseException,"
+        f"Microsoft.PowerShell.Commands.{command.replace('-', '')}Command",
         value=status,
     )
 

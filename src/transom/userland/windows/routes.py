@@ -362,6 +362,24 @@ def _show_config(process: Process, words: Sequence[str]) -> int:
     return 0
 
 
+def _show_ipv6_addresses(process: Process, words: Sequence[str]) -> int:
+    shown = [(LOOPBACK_INDEX, LOOPBACK_NAME, [("Other", "::1")])]
+    for interface in _interfaces(process, words):
+        addresses = [("Manual", str(address.ip)) for address in interface.ipv6]
+        addresses.append(("Other", f"{interface.link_local}%{interface.index}"))
+        shown.append((interface.index, interface.name, addresses))
+    for index, name, addresses in shown:
+        process.print_line(
+            f"\r\nInterface {index}: {name}\r\n\r\n"
+            "Addr Type  DAD State   Valid Life Pref. Life Address\r\n"
+            "---------  ----------- ---------- ---------- ------------------------"
+        )
+        for kind, address in addresses:
+            process.print_line(f"{kind:<9}  Preferred     infinite   infinite {address}")
+    process.print_line()
+    return 0
+
+
 def _show_dns(process: Process, words: Sequence[str]) -> int:
     view = process.context.windows.network
     for interface in _interfaces(process, words):
@@ -552,6 +570,14 @@ def _under(*names: str) -> tuple[str, ...]:
 
 
 _NETSH: Final = (
+    (
+        tuple(
+            f"{context} ipv6 show {name}"
+            for context in ("interface", "int")
+            for name in ("addresses", "address")
+        ),
+        _show_ipv6_addresses,
+    ),
     (_under("show config", "show addresses", "show address", "show ipaddresses"), _show_config),
     (_under("show dnsservers", "show dns"), _show_dns),
     (_under("show interfaces", "show interface"), _show_ip_interfaces),
