@@ -11,8 +11,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from transom.doctor.control_plane import certificate_ends
 from transom.doctor.node_inspection import NodeState
 from transom.doctor.windows import HOSTNAME
@@ -25,6 +23,7 @@ from transom.network.cni import defaults
 from transom.network.cni.flannel import SUBNET_FILE
 from transom.network.cni.paths import join_cni_path
 from transom.network.cni.sourcevip import FILE as SOURCE_VIP
+from transom.network.cni.sourcevip import saved_source_vip
 from transom.network.model.dataplane import ModelDataplane
 from transom.node.inspect_dns import DeadNameServers, dead_name_servers
 from transom.node.inspect_hns import VIEWS
@@ -410,8 +409,8 @@ def _read(node: Node, path: str) -> str | None:
 
 def _source_vip(node: Node) -> str:
     try:
-        return str(orjson.loads(_read(node, SOURCE_VIP) or "")["ip4"]["ip"]).partition("/")[0]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return saved_source_vip(node.machine.files)
+    except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 

@@ -8,8 +8,11 @@ another subnet, the file is stale.
 
 from __future__ import annotations
 
+import codecs
+
 import orjson
 
+from transom.machines.api import Files
 from transom.machines.smallfiles import read_small_file
 from transom.network.cni import results
 from transom.network.cni.plugin import CniCall, CniNode
@@ -44,4 +47,14 @@ def source_vip(machine: CniNode, network: str, subnet: str, execute: Execute | N
         files.write(
             FILE, orjson.dumps(results.as_version(answer, "0.2.0"), option=orjson.OPT_INDENT_2)
         )
-    return str(orjson.loads(read_small_file(files, FILE))["ip4"]["ip"]).split("/")[0]
+    return saved_source_vip(files)
+
+
+def saved_source_vip(files: Files) -> str:
+    """The address in the file, which the script of a node writes with Out-File, as UTF-16. Raises
+    OSError, ValueError, KeyError or TypeError.
+    """
+    content = read_small_file(files, FILE)
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    answer = orjson.loads(content.decode("utf-16" if wide else "utf-8-sig"))
+    return str(answer["ip4"]["ip"]).partition("/")[0]
