@@ -1,5 +1,4 @@
-"""How kube-proxy's kernel mode behaves by release: one row for each change since 1.14.
-"""
+"""How kube-proxy's kernel mode behaves by release: one row for each change since 1.14."""
 
 from __future__ import annotations
 
