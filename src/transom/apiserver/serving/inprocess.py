@@ -358,9 +358,16 @@ class InProcessClient:
         """A document that is not a resource: a GET request to the HTTP handler, as this user."""
         await self._server.read_turns.take()
         path, _, query = path.partition("?")
-        target = f"{path}?{urlencode(dict(parse_qsl(query)))}" if query else path
+        return await self._http("GET", path, dict(parse_qsl(query)))
+
+    async def _http(
+        self, method: str, path: str, query: dict[str, str], body: bytes = b"", media: str = ""
+    ) -> Any:
+        target = f"{path}?{urlencode(query)}" if query else path
         headers = {b"user-agent": self._user_agent.encode()}
-        request = HttpRequest("GET", target.encode(), path, headers, remote=_LOCAL_IP[0])
+        if body:
+            headers[b"content-type"] = media.encode()
+        request = HttpRequest(method, target.encode(), path, headers, body, remote=_LOCAL_IP[0])
         answer = self._server.handler.call_as(self._user, request)
         if isinstance(answer, Awaitable):
             answer = await answer
@@ -470,9 +477,17 @@ class InProcessClient:
     ) -> Any:
         if self._check_write is not None and verb not in _READING:
             self._check_write()
+        raw = b"" if body is None else _encode_body(body)
+        if verb != "watch" and self._server.handler.is_aggregated(resource.group, resource.version):
+            path = resource.path(namespace, name, subresource)
+            content = await self._http(_METHODS[verb], path, query or {}, raw, media)
+            if verb != "list":
+                return content
+            return ObjectList(
+                content["items"] or [], content["metadata"].get("resourceVersion", "")
+            )
         queries = {key: [value] for key, value in query.items()} if query else {}
         asked = _request_info(verb, resource, namespace, name, subresource, queries)
-        raw = b"" if body is None else _encode_body(body)
         exchange = InProcessExchange(
             self._server, self._user, self._user_agent, asked, queries, raw, media
         )
