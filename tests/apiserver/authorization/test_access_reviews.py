@@ -1,4 +1,4 @@
-"""Selectors in access reviews: they limit what is asked, and what cannot be parsed is reported."""
+"""Selectors limit what is asked; access reviews report those that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 from tests.apiserver.harness import start
+
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.resources import GroupVersionResource
+from transom.machinery.errors import ApiError
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 IGNORED = "ignored due to parse error"
@@ -82,3 +87,17 @@ async def test_what_cannot_be_parsed_is_reported(selectors: dict[str, Any], erro
 async def test_older_releases_know_no_selectors() -> None:
     status = await reviewed("1.30", fieldSelector={"rawSelector": "a=b,c"})
     assert "evaluationError" not in status
+
+
+async def test_a_node_in_this_process_may_delete_its_own_slices() -> None:
+    """Its kubelet does so when a driver is gone."""
+    api = await start(release="1.36")
+    try:
+        user = UserInfo("system:node:n1", ("system:nodes", "system:authenticated"))
+        client = InProcessClient(api.server, user)
+        slices = GroupVersionResource("resource.k8s.io", "v1", "resourceslices", False)
+        await client.delete_collection(slices, field_selector="spec.nodeName=n1")
+        with pytest.raises(ApiError, match="with nodeName field selector"):
+            await client.delete_collection(slices, field_selector="spec.nodeName=n2")
+    finally:
+        await api.server.stop()

@@ -524,9 +524,10 @@ def _request_info(
         # The path of a namespace has its name in place of the namespace.
         namespace = name if resource.plural == "namespaces" and not resource.group else ""
     fields = ""
-    if query and verb in ("list", "watch"):
-        name = selected_name(query)
+    if query and verb in ("list", "watch", "deletecollection"):
         fields = next(iter(query.get("fieldSelector") or ()), "")
+        if verb != "deletecollection":
+            name = selected_name(query)
     return RequestInfo(
         True,
         path,
