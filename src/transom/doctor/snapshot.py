@@ -155,7 +155,7 @@ def is_windows_node(node: Object) -> bool:
     return (info.get("operatingSystem") or labels.get("kubernetes.io/os")) == "windows"
 
 
-def windows_build(node: Object) -> int:
+def reported_windows_build(node: Object) -> int:
     """The Windows build; 0 if the node does not report it."""
     found = re.match(
         r"10\.0\.(\d+)",

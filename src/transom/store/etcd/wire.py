@@ -295,6 +295,6 @@ def read_lease(data: bytes) -> int:
     return next((number for field, number, _ in _numbers_and_parts(data) if field == 2), 0)
 
 
-def read_text(data: bytes) -> str:
+def read_text_field(data: bytes) -> str:
     """Field 2 of the answers to Authenticate (the token) and Status (the version)."""
     return next((part.decode() for field, _, part in _numbers_and_parts(data) if field == 2), "")
