@@ -176,19 +176,16 @@ def test_a_folder_of_a_node_that_a_pod_fills(tmp_path: Path) -> None:
         read_static_pod(found["/manifests/0.yaml"], "/manifests/0.yaml", "n")
 
 
-def test_a_long_manifest_does_not_hold_the_loop(tmp_path: Path) -> None:
+async def test_a_long_manifest_does_not_hold_the_loop(tmp_path: Path) -> None:
     (tmp_path / "web.yaml").write_bytes(MANIFEST + b"# comment\n" * 3000)
     held: list[bool] = []
 
-    async def main() -> None:
-        clock = VirtualClock()
-        env: Any = SimpleNamespace(clock=clock, config=SimpleNamespace(node_name="n1"))
-        task = asyncio.ensure_future(
-            StaticPods(env, RealFolder(str(tmp_path)))._take(RealFolder(str(tmp_path)).read())
-        )
-        await asyncio.sleep(0)
-        held.append(task.done())
-        assert [pod["metadata"]["name"] for pod in await task] == ["web-n1"]
-
-    asyncio.run(main())
+    clock = VirtualClock()
+    env: Any = SimpleNamespace(clock=clock, config=SimpleNamespace(node_name="n1"))
+    task = asyncio.ensure_future(
+        StaticPods(env, RealFolder(str(tmp_path)))._take(RealFolder(str(tmp_path)).read())
+    )
+    await asyncio.sleep(0)
+    held.append(task.done())
+    assert [pod["metadata"]["name"] for pod in await task] == ["web-n1"]
     assert held == [False]

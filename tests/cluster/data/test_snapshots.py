@@ -345,14 +345,18 @@ def test_an_interrupted_save_continues_where_it_stopped(home: Path, torn: int) -
     source = Interrupted(read_stopped_cluster(config), 2)
     target = home / "a.snapshot"
     with pytest.raises(UserError, match="does not answer"):
-        snapshots._save(config, source, target, with_keys=False, report_progress=report_progress)
+        snapshots.write_snapshot(
+            config, source, target, with_keys=False, report_progress=report_progress
+        )
     assert not target.exists()
     partial = home / "a.snapshot.partial"
     if torn:
         partial.write_bytes(partial.read_bytes()[:-torn])
     source.left = 100
     printed: list[str] = []
-    saved = snapshots._save(config, source, target, with_keys=False, report_progress=printed.append)
+    saved = snapshots.write_snapshot(
+        config, source, target, with_keys=False, report_progress=printed.append
+    )
     assert source.begun == 1 and printed and saved["records"] == 601
     assert snapshot_check.verify_snapshot(target, None, report_progress)["records"] == 601
     assert {record.key for record in SnapshotReader(target)} == set(contents(config))
@@ -362,7 +366,7 @@ def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
     config = cluster()
     source = Interrupted(read_stopped_cluster(config), 1)
     with pytest.raises(UserError):
-        snapshots._save(
+        snapshots.write_snapshot(
             config, source, home / "a.snapshot", with_keys=False, report_progress=report_progress
         )
     assert (
