@@ -94,9 +94,8 @@ class RealFolder:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._known: dict[
-            str, tuple[tuple[int, int], bytes]
-        ] = {}  # by the file's metadata when it was read
+        # by the file's metadata when it was read
+        self._known: dict[str, tuple[tuple[int, int], bytes]] = {}
 
     def read(self) -> Mapping[str, bytes]:
         try:

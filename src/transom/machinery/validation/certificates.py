@@ -95,9 +95,8 @@ def pem_blocks(data: bytes) -> list[PemBlock]:
         if end < 0:
             break
         following = _line_beginning_with(_BEGIN, data, body)
-        if (
-            following < 0 or following > end
-        ):  # otherwise this block has no end: a BEGIN line is not base64
+        # otherwise this block has no end: a BEGIN line is not base64
+        if following < 0 or following > end:
             after = data.find(b"\n", end) + 1 or len(data)
             kind = data[at + len(_BEGIN) : body].rstrip()
             if kind.endswith(_DASHES) and data[end + len(_END) : after].rstrip() == kind:

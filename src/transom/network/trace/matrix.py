@@ -52,7 +52,7 @@ class MatrixPlaces:
 class MatrixFlow(NamedTuple):
     id: str  # id of the documentation's statement
     title: str
-    says: bool  # whether it works according to the documentation
+    documented: bool  # whether it works according to the documentation
     ends: Callable[[MatrixPlaces], tuple[str, str]]  # from and to; empty: this cluster has none
     lacks: str = ""  # what is missing in that case
     protocol: Protocol = "tcp"
@@ -64,7 +64,7 @@ class MatrixResult(NamedTuple):
     origin: str
     target: str
     protocol: str
-    says: bool
+    documented: bool
     works: bool | None  # None: not tried
     why: str
     limit: str
@@ -77,7 +77,7 @@ class MatrixResult(NamedTuple):
             "from": self.origin or None,
             "to": self.target or None,
             "protocol": self.protocol,
-            "document": self.says,
+            "document": self.documented,
             "works": self.works,
             "why": self.why or None,
             "limit": self.limit or None,
@@ -301,7 +301,7 @@ async def _try(
             "",
             "",
             flow.protocol,
-            flow.says,
+            flow.documented,
             None,
             f"not tried: it takes {missing}",
             "",
@@ -315,7 +315,7 @@ async def _try(
             origin,
             target,
             flow.protocol,
-            flow.says,
+            flow.documented,
             None,
             f"not tried: {problem.message}",
             "",
@@ -328,7 +328,7 @@ async def _try(
         origin,
         target,
         flow.protocol,
-        flow.says,
+        flow.documented,
         works,
         why,
         found.limit,

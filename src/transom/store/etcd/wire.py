@@ -160,9 +160,8 @@ def authenticate_request(name: str, password: str) -> bytes:
 
 
 def watch_create_request(key: bytes, end: bytes, start: int) -> bytes:
-    return _message(
-        1, _bytes(1, key) + _bytes(2, end) + _number(3, start) + _number(4, 1)
-    )  # with progress notifications
+    # with progress notifications
+    return _message(1, _bytes(1, key) + _bytes(2, end) + _number(3, start) + _number(4, 1))
 
 
 def watch_progress_request() -> bytes:
