@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from transom.network.model.packet_trip import NetworkState
 from transom.network.model.walk import always_listening
 from transom.network.packets import Protocol
+from transom.network.stacks import NetworkStack
 from transom.network.trace.inventory import Inventory, Object, TraceError
 from transom.network.trace.places import cluster_ips, ingress_ips
 from transom.network.trace.run import run_trace
@@ -279,7 +280,7 @@ def _network_only(actual: Callable[..., bool]) -> Callable[..., bool]:
     servers on a pod's own loopback address.
     """
 
-    def listening(stack: Any, address: str, port: int, protocol: str) -> bool:
+    def listening(stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
         if port == _DNS_PORT and ipaddress.ip_address(address).is_loopback:
             return actual(stack, address, port, protocol)
         return always_listening(stack, address, port, protocol) and not (
