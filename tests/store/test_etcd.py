@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -444,6 +445,21 @@ async def test_a_cluster_survives_one_member_and_refuses_writes_without_a_quorum
     await until_written(store, "pods/d")
     await store.sync()
     await store.close()
+
+
+async def test_the_deadline_of_a_call_includes_connecting() -> None:
+    # Members that are suspended: their kernel accepts connections, and they never answer.
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in (first, second))
+        client = EtcdClient(parse_etcd_address(f"etcd://{hosts}"))
+        async with asyncio.timeout(1.5):  # connecting to one of them alone may take 2 s
+            with pytest.raises(RpcError) as failed:
+                await client.range(wire.range_request(b"a"), seconds=0.2)
+        await client.close()
+    assert failed.value.code == "DeadlineExceeded"
 
 
 # ---- addresses, TLS, users

@@ -203,7 +203,14 @@ class EtcdClient:
     async def _call(self, path: str, request: bytes, seconds: float) -> bytes:
         channel = self._channel
         if channel is None or not channel.usable:
-            channel = await self._connected()
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + seconds
+            try:
+                async with asyncio.timeout_at(deadline):
+                    channel = await self._connected()
+            except TimeoutError:
+                raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
+            seconds = deadline - loop.time()
         try:
             return await channel.call(path, request, seconds, self._token)
         except RpcError as problem:
