@@ -3,7 +3,7 @@ verifies the result.
 
 Objects keep everything but their resourceVersion: etcd assigns revisions itself, so those are new
 there, and higher than all before, so that clients with an older one list again. From etcd to a file,
-revisions stay.
+revisions stay, but for objects that share theirs with another one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from transom.apiserver.core.integrity import check_value
 from transom.cluster import config as configs
 from transom.cluster import daemon, protection
 from transom.cluster.config import ClusterConfig
-from transom.cluster.data.cluster_records import all_records, portable_snapshot
+from transom.cluster.data.cluster_records import (
+    all_records,
+    distinct_revisions,
+    portable_snapshot,
+    value_at_revision,
+)
 from transom.cluster.data.etcd_data import (
     etcd_of_stopped_cluster,
     read_records,
@@ -137,6 +142,7 @@ async def _migrate(
     if moved.store:
         await _write_etcd(moved, sealing, before)
     else:
+        before = _for_file(before)
         _write_file(moved, sealing, before)
     report_progress("verifying ...")
     after = await _read(moved, sealing)
@@ -227,6 +233,24 @@ async def _read_file(config: ClusterConfig, sealing: Sealing) -> _Contents:
         return _Contents(list(all_records(store.snapshot())), store.revision)
     finally:
         await store.close()
+
+
+def _for_file(contents: _Contents) -> _Contents:
+    """With a revision of its own for each object."""
+    moved = distinct_revisions(contents.records, contents.revision)
+    records = [
+        StoreRecord(
+            record.key,
+            value_at_revision(record.value, moved[record.key]),
+            record.create_revision,
+            moved[record.key],
+            record.expires,
+        )
+        if record.key in moved
+        else record
+        for record in contents.records
+    ]
+    return _Contents(records, contents.revision + len(moved))
 
 
 def _write_file(config: ClusterConfig, sealing: Sealing, contents: _Contents) -> None:
