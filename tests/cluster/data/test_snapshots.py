@@ -535,3 +535,12 @@ def test_a_ring_in_a_snapshot_is_the_ring_of_the_file(tmp_path: Path) -> None:
     ring = keyring.parse_key_file((tmp_path / "keys").read_bytes())
     assert isinstance(ring, KeyRing)
     assert keyring.load_key_file(tmp_path / "keys").unseal("a", ring.seal("a", b"x")) == b"x"
+
+
+def test_a_snapshot_has_no_password_of_the_etcd(home: Path) -> None:
+    configs.save_config(ClusterConfig(name="blue", store="etcds://me:secret@a,b:1/p?ca=/ca"))
+    config = configs.load_config("blue")
+    assert config is not None
+    files = {name: contents for name, _, contents in snapshots._files(config, with_keys=False)}
+    assert b"secret" not in files["cluster.json"]
+    assert orjson.loads(files["cluster.json"])["store"] == "etcds://me@a,b:1/p?ca=/ca"

@@ -37,7 +37,12 @@ from transom.node.settings import name_option
 from transom.node.spec import add_control_planes
 from transom.store import disk
 from transom.store.api import StoreError, StoreRecord
-from transom.store.etcd.client import EtcdAddressError, EtcdClient, parse_etcd_address
+from transom.store.etcd.client import (
+    EtcdAddressError,
+    EtcdClient,
+    address_without_password,
+    parse_etcd_address,
+)
 from transom.store.etcd.revisions import advance_revision
 from transom.store.rows import Ledger, LedgerWriter, StoredRow
 from transom.store.sealing import Sealing
@@ -150,7 +155,7 @@ async def _migrate(
     kept = _switch(config, moved)
     revision = max((record.mod_revision for record in after.records), default=0)
     return {
-        "store": moved.store or SQLITE,
+        "store": address_without_password(moved.store) or SQLITE,
         "servers": max(1, moved.servers),
         "objects": counts,
         "revision": revision,
@@ -173,7 +178,7 @@ def _switch(config: ClusterConfig, moved: ClusterConfig) -> str:
         return str(kept)
     if config.etcd_ports and not moved.etcd_ports:
         return _set_etcd_aside(config)
-    return config.store
+    return address_without_password(config.store)
 
 
 # ---- etcd ----

@@ -55,10 +55,12 @@ if TYPE_CHECKING:
     from transom.apiserver.core import integrity
     from transom.cluster.data import etcd_data
     from transom.store import disk
+    from transom.store.etcd import client as etcd_client
 else:
     integrity = lazy_import("transom.apiserver.core.integrity")
     etcd_data = lazy_import("transom.cluster.data.etcd_data")
     disk = lazy_import("transom.store.disk")
+    etcd_client = lazy_import("transom.store.etcd.client")
 
 SUFFIX = ".snapshot"
 EXIT_DAMAGED = 3
@@ -224,13 +226,22 @@ def _files(config: ClusterConfig, *, with_keys: bool) -> Iterator[tuple[str, int
     for name in _CONFIGURATION:
         path = config.state / name
         if path.exists():
-            yield name, 0o600, path.read_bytes()
+            yield name, 0o600, _without_store_password(path.read_bytes())
     if with_keys:
         for path in sorted(config.pki.iterdir()):
             if path.is_file() and not path.name.startswith("."):
                 yield f"pki/{path.name}", path.stat().st_mode & 0o777, path.read_bytes()
         if config.encryption_key_file:
             yield _KEYS, 0o600, Path(config.encryption_key_file).read_bytes()
+
+
+def _without_store_password(contents: bytes) -> bytes:
+    """A snapshot has no credentials of the etcd, which a restore does not need."""
+    if b'"store": "etcd' not in contents:
+        return contents
+    document = json.loads(contents)
+    document["store"] = etcd_client.address_without_password(document["store"])
+    return json.dumps(document, indent=2).encode() + b"\n"
 
 
 def snapshot_summary(path: Path, header: dict[str, Any], trailer: dict[str, Any]) -> dict[str, Any]:
