@@ -323,7 +323,7 @@ def from_object(selector: Object | None) -> LabelSelector:
     return LabelSelector(found) if found else _EVERYTHING
 
 
-def takes_long(selector: Object | None) -> bool:
+def takes_long_to_compile(selector: Object | None) -> bool:
     """Whether it takes more than about a millisecond to compile a `LabelSelector` object."""
     if not selector:
         return False

@@ -141,7 +141,7 @@ def is_large_spec(spec: Object) -> bool:
     """Whether a specification takes long to parse."""
     constraints = spec.get("topologySpreadConstraints") or ()
     size = len(constraints)
-    if any(selectors.takes_long(one.get("labelSelector")) for one in constraints):
+    if any(selectors.takes_long_to_compile(one.get("labelSelector")) for one in constraints):
         return True
     for kind in (spec.get("affinity") or {}).values():
         for terms in kind.values():
@@ -159,7 +159,9 @@ def _takes_long(term: Any) -> bool:
     """Whether a term of a pod affinity takes long to parse; terms of nodes are parsed later."""
     if not isinstance(term, dict):  # a name in a required node affinity
         return False
-    return selectors.takes_long((term.get("podAffinityTerm") or term).get("labelSelector"))
+    return selectors.takes_long_to_compile(
+        (term.get("podAffinityTerm") or term).get("labelSelector")
+    )
 
 
 class PodInfo:

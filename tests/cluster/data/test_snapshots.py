@@ -464,7 +464,7 @@ def test_changes_of_one_transaction_of_etcd_are_restored_with_distinct_revisions
         return SnapshotRecord(f"configmaps/default/{name}", orjson.dumps(value), created, 3, None)
 
     path = foreign_snapshot(home / "a.snapshot", [record("quota", 2), record("z", 3)])
-    snapshots.restore_snapshot(
+    snapshot_restore.restore_snapshot(
         path, "new", key_file=None, replace_existing=False, bump=0, report_progress=print
     )
     restored = configs.load_config("new")

@@ -69,7 +69,7 @@ class CompiledSelector:
     @property
     def takes_long(self) -> bool:
         """Whether `get` should be called in a thread."""
-        return self._compiled is None and selectors.takes_long(self._given)
+        return self._compiled is None and selectors.takes_long_to_compile(self._given)
 
     def get(self) -> LabelSelector:
         """Raises SelectorError."""
