@@ -523,9 +523,10 @@ def _request_info(
     if not resource.namespaced:
         # The path of a namespace has its name in place of the namespace.
         namespace = name if resource.plural == "namespaces" and not resource.group else ""
-    fields = ""
+    fields = labels = ""
     if query and verb in ("list", "watch", "deletecollection"):
         fields = next(iter(query.get("fieldSelector") or ()), "")
+        labels = next(iter(query.get("labelSelector") or ()), "")
         if verb != "deletecollection":
             name = selected_name(query)
     return RequestInfo(
@@ -539,6 +540,7 @@ def _request_info(
         name,
         subresource,
         fields=fields,
+        labels=labels,
     )
 
 
