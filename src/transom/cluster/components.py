@@ -14,7 +14,6 @@ import random
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from transom.controllers.manager import ControllerManager, UnknownController
 from transom.controllers.options import BadOption, ControllerManagerOptions, controller_settings
 from transom.kit.clock import Clock, RealClock
 from transom.kit.lazy import lazy_import, load_modules
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.process import run_event_loop, run_until_signal
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.errors import ApiError

@@ -5,9 +5,10 @@ data. `network.modes` decides which settings work together. Light to import.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
 from transom.windows.records import ALL_NETWORKS
 

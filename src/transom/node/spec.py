@@ -7,10 +7,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
 from transom.kubelet.configuration_fields import (
     configuration_settings,

@@ -6,12 +6,13 @@ Fields for the HTTP server and the client connection are accepted and have no ef
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.features import FeatureSet

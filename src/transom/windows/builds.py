@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
+
+from transom.kit.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transom.apiserver.core.resources import Resource
 from transom.kit.durations import DurationError, parse_duration
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import errors, field_selectors, selectors
 from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int

@@ -9,7 +9,6 @@ costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from transom.apiserver.core.attributes import Attributes
@@ -17,6 +16,7 @@ from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.webhooks.conditions import WebhookConditions
 from transom.apiserver.webhooks.review import namespace_of
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import errors, selectors
 from transom.machinery.objects import Object
 from transom.machinery.releases.features import is_enabled

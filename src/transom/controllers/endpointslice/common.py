@@ -5,7 +5,7 @@ writing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from transom.client.workqueue import RetryLater
 from transom.controllers.ownership import controller_ref
 from transom.controllers.pods import name_prefix
 from transom.controllers.service_pods import dump_pointer, pod_digest, with_trigger_time
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 

@@ -10,9 +10,9 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.streaming import websocket
 
 # -- names

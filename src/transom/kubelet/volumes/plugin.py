@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.referenced import ReferencedObjects

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Final, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.releases.release import TABLES_SINCE, Release, in_range, table_lines
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.smallfiles import read_small_file
 from transom.network.cni import results
 from transom.network.cni.config import NetworkList, PluginConfig, build_plugin_config

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.addresses import is_loopback
 from transom.network.model.conntrack import ConntrackTables
 from transom.network.model.nft_eval import DynamicSets, Firewall

@@ -12,11 +12,11 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from transom.http.grpc_channel import GrpcChannel, GrpcStream
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.rpc import RpcError
 from transom.store.etcd import wire
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from transom.kit.ip_addresses import is_ip_address, is_ip_network
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.hns import errors
 from transom.machines.windows.hns.errors import HnsError
 from transom.machines.windows.hns.features import hns_supports, require_hns_feature

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from transom.kit.durations import parse_duration
 from transom.kit.goquote import go_quote
+from transom.kit.lazy_dataclass import dataclass
 
 _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
