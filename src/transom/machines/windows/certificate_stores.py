@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from transom.kit.lazy import lazy_pattern
 from transom.machines.windows.registry import Hive, WindowsRegistry
 
 STORES: Final = r"SOFTWARE\Microsoft\SystemCertificates"
@@ -25,7 +26,7 @@ NAMES: Final = (
     "TrustedPeople",
     "Disallowed",
 )
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_PEM: Final = lazy_pattern(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
 class StoredCertificate(NamedTuple):
