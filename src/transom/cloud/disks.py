@@ -31,16 +31,6 @@ USUAL_SIZE: Final = 1 << 30
 _VOLUMES: Final = uuid.UUID("7ea0b4e6-3d21-4b4a-9a52-6c1d4d3e9a10")
 
 
-class CloudError(Exception):
-    """The provider rejects the operation, with its own message. `current_node` is the node that has
-    the disk, if that is the reason.
-    """
-
-    def __init__(self, message: str, current_node: str = "") -> None:
-        super().__init__(message)
-        self.current_node = current_node
-
-
 class DiskAttachment(NamedTuple):
     lun: int
     read_only: bool = False

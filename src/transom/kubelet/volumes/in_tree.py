@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from transom.client.resources import ENDPOINTS
 from transom.cloud.content import ContentError
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.kubelet import paths
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.storage_requests import StorageRequest
