@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from transom.cloud.content import DiskContent
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.attachable import split_unique_name
 from transom.machines.styles import POSIX, WINDOWS, PathStyle
 

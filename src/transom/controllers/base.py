@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
@@ -17,6 +17,7 @@ from transom.client.workqueue import RetryLater, WorkQueue
 from transom.cloud.calls import CloudCalls
 from transom.kit.clock import Clock
 from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release

@@ -10,11 +10,12 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote_to_bytes
 
 from transom.http.body import BodyStream
 from transom.http.raw import RawConnection
+from transom.kit.named_tuple import NamedTuple
 
 Headers = list[tuple[bytes, bytes]]
 

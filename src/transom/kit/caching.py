@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from inspect import signature
+from types import FunctionType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _argument_count(function: FunctionType) -> int:
+    return function.__code__.co_argcount + function.__code__.co_kwonlyargcount
 
 
 def text_cache(maxsize: int, longest: int = 512) -> Callable[[F], F]:
@@ -26,7 +30,7 @@ def text_cache(maxsize: int, longest: int = 512) -> Callable[[F], F]:
                 return function(text, *args, **kwargs)
             return cached(text, *args, **kwargs)
 
-        one = len(signature(function).parameters) == 1
+        one = isinstance(function, FunctionType) and _argument_count(function) == 1
         call = wraps(function)(call_with_text if one else call_with_more)
         call.cache_info = cached.cache_info  # type: ignore[attr-defined]
         call.cache_clear = cached.cache_clear  # type: ignore[attr-defined]

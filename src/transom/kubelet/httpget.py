@@ -9,7 +9,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from transom.http import goerrors
@@ -19,6 +18,7 @@ from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.kit.http_message import encode_request
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.deadline import TimeLimit
 from transom.kubelet.dialing import failure_text
 from transom.network.api import Dial

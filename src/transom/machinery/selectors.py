@@ -12,11 +12,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit.caching import text_cache
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.gofmt import go_syntax
 from transom.machinery.validation.names import is_label_value, is_qualified_name
 

@@ -11,9 +11,10 @@ import errno
 import ntpath
 import os
 import posixpath
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machines import security
 from transom.machines.api import Stat
 from transom.machines.inodes import FORMAT_MASK, KIND, Data, Inode, NamedInode, content_length

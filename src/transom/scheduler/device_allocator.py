@@ -11,9 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import quantity
 from transom.machinery.objects import Object
 from transom.machinery.quantity import Quantity

@@ -23,13 +23,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from transom.apiserver.admission.plugin import ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object
 from transom.machinery.quota import Amounts, QuotaEvaluator, QuotaRules

@@ -6,11 +6,11 @@ Only `Decision.authorized` creates an `Authorized` value, and handlers accept no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import Authorized, RequestInfo
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.field import aggregate_text

@@ -11,11 +11,12 @@ import base64
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.kinds import Kind, Subresource
 from transom.machinery.releases import BUILDS, TABLES_SINCE, Release
 from transom.machinery.releases.kinds import group_version_priorities

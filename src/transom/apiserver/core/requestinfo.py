@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple, NewType
+from typing import NewType
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import field_selectors, selectors
 
 _VERBS = {

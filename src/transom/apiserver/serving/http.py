@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.apiserver.aggregation.aggregator import Aggregator
 from transom.apiserver.audit.auditor import AUDIT_ID_HEADER
@@ -52,6 +52,7 @@ from transom.http.messages import (
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from transom.kit.cel.errors import Issues
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 
 _ESCAPE = (
     r"""\\(?:[abfnrtv"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"""

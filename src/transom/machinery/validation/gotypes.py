@@ -11,9 +11,9 @@ members are inlined in its parent in JSON. The tables here describe release 1.20
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release, in_range
 from transom.machinery.releases.release import table_lines
 from transom.machinery.validation.gotypes_more import TABLE

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 
 _SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
 _PORT = lazy_pattern(r"(:[0-9]*)?\Z")

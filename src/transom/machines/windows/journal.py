@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import asdict, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.saving import Document
 
 _MAX_EVENTS: Final = 2000

@@ -11,12 +11,13 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from transom.kit.lazy import lazy_pattern
 from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.smallfiles import read_small_file
 from transom.network.cni import results
 from transom.network.cni.config import NetworkList, PluginConfig, build_plugin_config

@@ -12,9 +12,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import selectors
 from transom.machinery.selectors import LabelSelector
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 
 HUB = "docker.io"
 

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from transom.kit.lazy import lazy_import, lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.runtime.sim.names import ImageReference, parse_image_name
 from transom.userland.api import ImageInfo, Userland
 from transom.windows.builds import build_of_tag
