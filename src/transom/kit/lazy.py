@@ -64,8 +64,10 @@ class _LazyPattern:
             raise AttributeError(name)
 
         def first_call(*args: Any, **kwargs: Any) -> Any:
-            method = getattr(re.compile(self.pattern, self.flags), name)
-            setattr(self, name, method)
+            method = vars(self).get(name)
+            if method is None:
+                method = getattr(re.compile(self.pattern, self.flags), name)
+                setattr(self, name, method)
             return method(*args, **kwargs)
 
         return first_call

@@ -11,15 +11,13 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from transom.kit.lazy import lazy_pattern
-
 RFC3339 = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
 
 _DATE_AND_TIME = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 # Already in printed form: almost everything.
-_CANONICAL = lazy_pattern(_DATE_AND_TIME + "Z", re.ASCII).fullmatch
-_CANONICAL_MICRO = lazy_pattern(_DATE_AND_TIME + r"\.\d{6}Z", re.ASCII).fullmatch
+_CANONICAL = re.compile(_DATE_AND_TIME + "Z", re.ASCII).fullmatch
+_CANONICAL_MICRO = re.compile(_DATE_AND_TIME + r"\.\d{6}Z", re.ASCII).fullmatch
 
 _ZERO = datetime(1, 1, 1, tzinfo=UTC)
 

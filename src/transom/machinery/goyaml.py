@@ -19,7 +19,6 @@ import orjson
 import yaml
 
 from transom.kit.goquote import go_quote
-from transom.kit.lazy import lazy_pattern
 from transom.machinery import gojson
 from transom.machinery.objects import MAX_DEPTH
 
@@ -41,21 +40,21 @@ _WORDS: dict[str, tuple[str, Any]] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), ("float", -math.inf)),
     "<<": ("merge", "<<"),
 }
-_FLOAT = lazy_pattern(
+_FLOAT = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII
 ).fullmatch
-_DOT_FLOAT = lazy_pattern(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?", re.ASCII).fullmatch
-_INT = lazy_pattern(
+_DOT_FLOAT = re.compile(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?", re.ASCII).fullmatch
+_INT = re.compile(
     r"[-+]?(?:0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)", re.ASCII
 ).fullmatch
-_SIGNED_BINARY = lazy_pattern(r"-?0b([-+]?[01]+)", re.ASCII).fullmatch
-_TIMESTAMP = lazy_pattern(
+_SIGNED_BINARY = re.compile(r"-?0b([-+]?[01]+)", re.ASCII).fullmatch
+_TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
     r"(?:[Tt][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})"
     r"| [0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?)?",
     re.ASCII,
 ).fullmatch
-_BASE60 = lazy_pattern(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII).fullmatch
+_BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII).fullmatch
 _FIRST = frozenset("+-0123456789yYnNtTfFoO~.")
 
 # The share of the work that may come from aliases before it looks like an attack: almost any in
@@ -72,7 +71,7 @@ _LONGEST_INTEGER = (
 )
 _SIMPLE_KEY = 1000  # libyaml takes a key of up to 1024 characters without a question mark
 _CHANGING = (dict, list, float)
-_NOT_AS_YAML = lazy_pattern(rb"[\t\x7f]|\\[u/]").search
+_NOT_AS_YAML = re.compile(rb"[\t\x7f]|\\[u/]").search
 
 
 class YamlError(ValueError):

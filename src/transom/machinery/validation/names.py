@@ -6,9 +6,8 @@ Independent of fields and kinds. Lengths are counted in bytes, as the API counts
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
-
-from transom.kit.lazy import lazy_pattern
 
 NameRule = Callable[[str, bool], list[str]]
 """A rule for `metadata.name`; the flag means that the text is a prefix (`generateName`)."""
@@ -144,23 +143,23 @@ _CONDITION_REASON_ERROR = regex_error(
 )
 _IP_ERROR = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
-_match_qname = lazy_pattern(_QNAME).fullmatch
-_match_label_value = lazy_pattern(_LABEL_VALUE).fullmatch
-_match_label = lazy_pattern(_LABEL).fullmatch
-_match_subdomain = lazy_pattern(_SUBDOMAIN).fullmatch
-_match_label_1035 = lazy_pattern(_LABEL_1035).fullmatch
-_match_wildcard = lazy_pattern(_WILDCARD).fullmatch
-_match_c_identifier = lazy_pattern(_C_IDENTIFIER).fullmatch
-_match_percent = lazy_pattern(_PERCENT).fullmatch
-_match_header = lazy_pattern(_HEADER).fullmatch
-_match_env = lazy_pattern(_ENV).fullmatch
-_match_config_key = lazy_pattern(_CONFIG_KEY).fullmatch
-_match_http_path = lazy_pattern(_HTTP_PATH).fullmatch
-_match_condition_reason = lazy_pattern(_CONDITION_REASON).fullmatch
-_match_port_charset = lazy_pattern("[-a-z0-9]+").fullmatch
-_search_letter = lazy_pattern("[a-z]").search
+_match_qname = re.compile(_QNAME).fullmatch
+_match_label_value = re.compile(_LABEL_VALUE).fullmatch
+_match_label = re.compile(_LABEL).fullmatch
+_match_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_match_label_1035 = re.compile(_LABEL_1035).fullmatch
+_match_wildcard = re.compile(_WILDCARD).fullmatch
+_match_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
+_match_percent = re.compile(_PERCENT).fullmatch
+_match_header = re.compile(_HEADER).fullmatch
+_match_env = re.compile(_ENV).fullmatch
+_match_config_key = re.compile(_CONFIG_KEY).fullmatch
+_match_http_path = re.compile(_HTTP_PATH).fullmatch
+_match_condition_reason = re.compile(_CONDITION_REASON).fullmatch
+_match_port_charset = re.compile("[-a-z0-9]+").fullmatch
+_search_letter = re.compile("[a-z]").search
 # Go parses leading zeros of an address as decimal; Python rejects them, so they are removed first.
-_LEADING_ZEROS = lazy_pattern(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
+_LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 _Match = Callable[[str], object]
 
@@ -257,7 +256,7 @@ _RELAXED_ENV_ERROR = (
     "a valid environment variable name must consist only of printable ASCII characters other than "
     "'='"
 )
-_match_relaxed_env = lazy_pattern("[ -<>-~]*").fullmatch
+_match_relaxed_env = re.compile("[ -<>-~]*").fullmatch
 
 
 def is_relaxed_env_var_name(value: str) -> list[str]:
@@ -275,7 +274,7 @@ _SEARCH_ERROR = regex_error(
     _SEARCH,
     "example.com",
 )
-_match_search = lazy_pattern(_SEARCH).fullmatch
+_match_search = re.compile(_SEARCH).fullmatch
 
 
 def is_dns1123_subdomain_with_underscore(value: str) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from transom.kit.lazy import lazy_pattern
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required, too_long
 from transom.machinery.podutil import containers_with_path
 from transom.machinery.validation.common import all_invalid, check_descending_path
@@ -23,9 +23,9 @@ from transom.machinery.windows_fields import WINDOWS_CONTAINER_CONTEXT_FORBIDS, 
 SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"({SYSCTL_SEGMENT}\.)*{SYSCTL_SEGMENT}"
 SYSCTL_LIMIT = 253
-_match_sysctl = lazy_pattern(_SYSCTL).fullmatch
+_match_sysctl = re.compile(_SYSCTL).fullmatch
 _SYSCTL_SLASHES = rf"({SYSCTL_SEGMENT}[\./])*{SYSCTL_SEGMENT}"
-_match_sysctl_slashes = lazy_pattern(_SYSCTL_SLASHES).fullmatch
+_match_sysctl_slashes = re.compile(_SYSCTL_SLASHES).fullmatch
 
 _PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
@@ -37,12 +37,12 @@ _APPARMOR_LIMIT = 4095
 _GMSA_LIMIT = 64 * 1024
 _DOMAIN_LIMIT = 256
 _USER_LIMIT = 104
-_search_control = lazy_pattern(r"[\x00-\x1f\x7f]").search
-_match_netbios = lazy_pattern(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}').fullmatch
+_search_control = re.compile(r"[\x00-\x1f\x7f]").search
+_match_netbios = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}').fullmatch
 _DNS_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-_match_dns = lazy_pattern(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*").fullmatch
-_match_dots_and_spaces = lazy_pattern(r"[. ]+").fullmatch
-_search_bad_user = lazy_pattern(r'["/\\:;|=,+*?<>@\[\]]').search
+_match_dns = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*").fullmatch
+_match_dots_and_spaces = re.compile(r"[. ]+").fullmatch
+_search_bad_user = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
 
 
 def check_security_context(
