@@ -34,11 +34,11 @@ class Decision(NamedTuple):
 
     def authorized(self, user: UserInfo, info: RequestInfo) -> Authorized:
         """The authorized attributes for the handler; raises 403 unless they are allowed."""
-        if not self.allowed and self.error:
+        if self.allowed:
+            return Authorized(info)
+        if self.error:
             raise AuthorizerError(self.error)
-        if not self.allowed:
-            raise refusal(user, info, self.reason)
-        return Authorized(info)
+        raise refusal(user, info, self.reason)
 
 
 MASTERS = "system:masters"

@@ -27,6 +27,7 @@ _SPECIAL_VERBS = ("watch", "proxy")  # the first path segment of the deprecated 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _INTEGERS = ("limit", "timeoutSeconds")
 _LONGEST_CACHED = 512
+_ANY = "*"  # stands for the names of objects
 Query = Mapping[str, list[str]]
 
 
@@ -63,13 +64,30 @@ def parse_request_info(method: str, path: str, query: Query | None = None) -> Re
     """The attributes of a request; raises UnknownRequest."""
     if query or len(path) > _LONGEST_CACHED:
         return _parse(method, path, query)
-    return _parse_plain(method, path)
+    collection, _, name = path.rpartition("/")
+    found = _parse_any_object(method, collection)
+    if found is None or not name:
+        return _parse_plain(method, path)
+    return tuple.__new__(RequestInfo, (True, path, *found[2:7], name, *found[8:]))
 
 
 @lru_cache(1024)
 def _parse_plain(method: str, path: str) -> RequestInfo:
     """Creates of a kind, and the writes of components to one object, repeat their paths."""
     return _parse(method, path, None)
+
+
+@lru_cache(1024)
+def _parse_any_object(method: str, collection: str) -> RequestInfo | None:
+    """The attributes that all objects of a collection share: most requests are about one object.
+    None if the last segment of such a path is not only the name of an object.
+    """
+    try:
+        info = _parse(method, f"{collection}/{_ANY}", None)
+    except UnknownRequest:
+        return None
+    is_plain = info.depth == 2 and not info.special and info.name == _ANY
+    return info if is_plain and info.namespace != _ANY else None
 
 
 def _parse(method: str, path: str, query: Query | None) -> RequestInfo:

@@ -32,6 +32,9 @@ class OutputForm(NamedTuple):
     pretty: bool = False
 
 
+PLAIN = OutputForm()
+
+
 class AcceptClause(NamedTuple):
     media: str
     params: dict[str, str]
