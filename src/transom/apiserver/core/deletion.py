@@ -150,6 +150,13 @@ def garbage_finalizers(
     `foregroundDeletion`.
     """
     finalizers: list[str] = list(meta.get("finalizers") or [])
+    if not (
+        finalizers
+        or "propagationPolicy" in options
+        or "orphanDependents" in options
+        or strategy.orphan_versions
+    ):
+        return finalizers
     if res.kind.key == "/Event":  # has no dependents
         return [f for f in finalizers if f not in (_ORPHAN, _FOREGROUND)]
     policy = options.get("propagationPolicy")

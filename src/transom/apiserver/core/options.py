@@ -196,14 +196,14 @@ def parse_delete_options(query: Query, body: Object | None, release: Release) ->
             options["gracePeriodSeconds"] = period
         if "orphanDependents" in query:
             options["orphanDependents"] = query_boolean(query, "orphanDependents")
-        if first_query_value(query, "propagationPolicy"):
-            options["propagationPolicy"] = first_query_value(query, "propagationPolicy")
+        if "propagationPolicy" in query and query["propagationPolicy"][0]:
+            options["propagationPolicy"] = query["propagationPolicy"][0]
         if "dryRun" in query:
             options["dryRun"] = [v for v in query["dryRun"] if v]
         preconditions = {
             name: first_query_value(query, name)
             for name in ("uid", "resourceVersion")
-            if first_query_value(query, name)
+            if name in query and first_query_value(query, name)
         }
         if preconditions:
             options["preconditions"] = preconditions

@@ -62,13 +62,13 @@ Authorized = NewType("Authorized", RequestInfo)
 
 def parse_request_info(method: str, path: str, query: Query | None = None) -> RequestInfo:
     """The attributes of a request; raises UnknownRequest."""
-    if query or len(path) > _LONGEST_CACHED:
+    if len(path) > _LONGEST_CACHED:
         return _parse(method, path, query)
     collection, _, name = path.rpartition("/")
     found = _parse_any_object(method, collection)
-    if found is None or not name:
-        return _parse_plain(method, path)
-    return tuple.__new__(RequestInfo, (True, path, *found[2:7], name, *found[8:]))
+    if found is not None and name:  # the query does not matter for one object
+        return tuple.__new__(RequestInfo, (True, path, *found[2:7], name, *found[8:]))
+    return _parse(method, path, query) if query else _parse_plain(method, path)
 
 
 @lru_cache(1024)
