@@ -29,10 +29,10 @@ from transom.cloud.disks import (
     CINDER,
     GCE_PD,
     CloudDisk,
-    CloudError,
     DiskAttachment,
     device_path,
 )
+from transom.cloud.errors import CloudError
 from transom.cloud.shares import FileShare
 from transom.kit.clock import Clock
 from transom.kit.files import write_atomic

@@ -16,12 +16,13 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httptools
 
 from transom.http import goerrors
 from transom.http.goerrors import join_host_port
+from transom.kit.named_tuple import NamedTuple
 
 _HIGH_WATER = 64 * 1024  # bytes of a response that are buffered while its reader is behind
 _FIRST_BYTES = 256  # of a response, kept for the error message if it is not HTTP

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.cloud.provider import CloudProvider
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
 from transom.machinery.objects import Object

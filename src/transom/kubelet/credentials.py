@@ -11,12 +11,13 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
 from transom.kit.caching import text_cache
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.regexp import Regexp, RegexpError, compile_regexp
 from transom.machinery.objects import Object
 from transom.runtime.api import AuthConfig

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from transom.client.api import ApiUnreachable
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from types import CoroutineType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -58,6 +58,7 @@ from transom.http.gathering import gather_stream
 from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, body_bytes
 from transom.http.outgoing import CallError
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, is_recursion_error

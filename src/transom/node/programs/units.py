@@ -6,12 +6,12 @@ or a drop-in, overrides it.
 
 from __future__ import annotations
 
-import re
 import shlex
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from transom.kit.lazy import lazy_pattern
 from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.node.programs.command_lines import CommandLine
 
@@ -26,8 +26,8 @@ DESCRIPTIONS: Final = {
     "kube-proxy": "kube-proxy: The Kubernetes Network Proxy",
     "flanneld": "flanneld: The overlay network of pods",
 }
-_MARK: Final = re.compile(r"# Written at setup, checksum ([0-9a-f]{8})\n")
-_VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
+_MARK: Final = lazy_pattern(r"# Written at setup, checksum ([0-9a-f]{8})\n")
+_VARIABLE: Final = lazy_pattern(r"\$\{?(\w+)\}?")
 
 
 def install_unit(files: Files, binary: str, line: CommandLine) -> None:

@@ -6,8 +6,9 @@ tree of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from transom.kit.lazy_dataclass import dataclass
 
 # ---- expressions
 
