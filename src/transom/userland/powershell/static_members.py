@@ -12,6 +12,7 @@ from transom.kit.uuids import random_uuid
 from transom.machines.windows.registry import ExpandString
 from transom.machines.windows.variables import MACHINE, expand_registry_value, user_key
 from transom.userland.powershell import dotnet_objects, machine_statics, statics
+from transom.userland.powershell.file_times import TIME_METHODS
 from transom.userland.powershell.members import (
     console_write,
     console_write_line,
@@ -328,7 +329,13 @@ def static_member(
     key = (kind, name.lower())
     if arguments is None and key[1] in evaluator.static_values.get(kind, {}):
         return evaluator.static_values[kind][key[1]]
-    tables = (_STATIC, statics.STATICS, dotnet_objects.STATICS, machine_statics.STATICS)
+    tables = (
+        _STATIC,
+        statics.STATICS,
+        TIME_METHODS,
+        dotnet_objects.STATICS,
+        machine_statics.STATICS,
+    )
     found = next((table[key] for table in tables if key in table), None)
     if found is not None:
         return found(evaluator, arguments)
