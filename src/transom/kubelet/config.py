@@ -113,6 +113,8 @@ class KubeletConfig:
     swap_behavior: str = ""
     memory_throttling_factor: float | None = None  # None for the release's default
     memory_reservation_policy: str = ""  # "" for the default, None
+    image_pull_credentials_verification_policy: str = ""  # "" for the release's default
+    preloaded_images_verification_allowlist: tuple[str, ...] = ()
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property

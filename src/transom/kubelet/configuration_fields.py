@@ -43,6 +43,12 @@ def _texts(value: Any) -> dict[str, str]:
     return {str(name): _text(text) for name, text in value.items()}
 
 
+def _list(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("must be a list")
+    return tuple(map(_text, value))
+
+
 def _factor(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError("must be a number")
@@ -73,11 +79,19 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "imageGCHighThresholdPercent": ("image_gc_high_threshold_percent", int),
     "imageGCLowThresholdPercent": ("image_gc_low_threshold_percent", int),
     "imageMaximumGCAge": ("image_maximum_gc_age", parse_duration),
+    "imagePullCredentialsVerificationPolicy": (
+        "image_pull_credentials_verification_policy",
+        _text,
+    ),
     "imageMinimumGCAge": ("image_minimum_gc_age", parse_duration),
     "memoryManagerPolicy": ("memory_manager_policy", _text),
     "memoryReservationPolicy": ("memory_reservation_policy", _text),
     "memoryThrottlingFactor": ("memory_throttling_factor", _factor),
     "nodeStatusUpdateFrequency": ("node_status_update_frequency", parse_duration),
+    "preloadedImagesVerificationAllowlist": (
+        "preloaded_images_verification_allowlist",
+        _list,
+    ),
     "reservedMemory": ("reserved_memory", _reserved_memory),
     "reservedSystemCPUs": ("reserved_system_cpus", _text),
     "shutdownGracePeriod": ("shutdown_grace_period", parse_duration),

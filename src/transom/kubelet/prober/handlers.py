@@ -119,7 +119,7 @@ def _exec(env: KubeletContext, action: Object, container: Object, seconds: float
 
 
 def _http_get(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
-    headers = _headers(env, action)
+    headers = httpget.action_headers(env.config.release, action, "probe")
     host_header = headers.get("Host", [""])[0]
     dial = from_node(env)
 
@@ -150,17 +150,6 @@ def _http_get(env: KubeletContext, action: Object, container: Object, seconds: f
         return ProbeOutcome(FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
 
     return run
-
-
-def _headers(env: KubeletContext, action: Object) -> dict[str, list[str]]:
-    headers: dict[str, list[str]] = {}
-    for header in action.get("httpHeaders") or ():
-        headers.setdefault(header["name"], []).append(header.get("value") or "")
-    major, minor = env.config.release
-    headers.setdefault("User-Agent", [f"kube-probe/{major}.{minor}"])
-    if headers.setdefault("Accept", ["*/*"])[0] == "":
-        del headers["Accept"]
-    return headers
 
 
 def _tcp_socket(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:

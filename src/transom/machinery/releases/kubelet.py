@@ -20,7 +20,11 @@ KubeletBehaviour = Literal[
     "ShortSwapError",
     "SwapStatus",
     "ThrottlesAboveRequest",
+    "CanonicalHeaders",
     "ColonInContainerEvents",
+    "EligibleImageSpace",
+    "InsufficientDiskText",
+    "ProbeErrorsWithState",
     "CreatedContainersWait",
     "FailedPodsAreUnready",
     "GraceBeforeHooks",
@@ -32,6 +36,7 @@ KubeletBehaviour = Literal[
     "ImageSizeOfPulls",
     "PlainHookReasons",
     "PullErrorsKept",
+    "PullRecordsV1Beta1",
     "RejectedPods",
     "WaitingTimeOfPulls",
     "RejectedQos",
@@ -77,6 +82,14 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "ThrottlesAboveRequest": Release(1, 27),
     # The kubelet reads resource claims in the version v1, and calls drivers in v1 or v1beta1.
     "ClaimsV1": Release(1, 34),
+    # The names of HTTP headers of probes and hooks are written in Go's canonical form.
+    "CanonicalHeaders": Release(1, 28),
+    # Events about a full disk count the images that can be removed.
+    "EligibleImageSpace": Release(1, 26),
+    # Events about a full disk show how full it is.
+    "InsufficientDiskText": Release(1, 35),
+    # Events about probes that could not run name the resulting state.
+    "ProbeErrorsWithState": Release(1, 33),
     # Events name a container as in "Created container: web".
     "ColonInContainerEvents": Release(1, 29),
     # A container that was created and did not start is waiting, earlier it was terminated.
@@ -102,6 +115,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "PullErrorsKept": Release(1, 32),
     # Messages of pods that a kubelet rejects begin with "Pod was rejected: ".
     "RejectedPods": Release(1, 26),
+    # Records of pulled images are stored in the version v1beta1, earlier v1alpha1.
+    "PullRecordsV1Beta1": Release(1, 35),
     "WaitingTimeOfPulls": Release(1, 25),
     # The status of rejected pods keeps the QoS class.
     "RejectedQos": Release(1, 32),
