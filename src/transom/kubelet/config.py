@@ -40,6 +40,31 @@ class MemoryReservation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderTokenAttributes:
+    """The service account token that a provider receives."""
+
+    audience: str
+    require_service_account: bool
+    required_annotations: tuple[str, ...]
+    optional_annotations: tuple[str, ...]
+    cache_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialProviderConfig:
+    """A program of the node that gives credentials of registries."""
+
+    name: str
+    program: str
+    api_version: str
+    match_images: tuple[str, ...]
+    cache_seconds: float
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    token: ProviderTokenAttributes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KubeletConfig:
     node_name: str
     node_ip: str
@@ -115,6 +140,7 @@ class KubeletConfig:
     memory_reservation_policy: str = ""  # "" for the default, None
     image_pull_credentials_verification_policy: str = ""  # "" for the release's default
     preloaded_images_verification_allowlist: tuple[str, ...] = ()
+    credential_providers: tuple[CredentialProviderConfig, ...] = ()
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property

@@ -177,3 +177,29 @@ def pull_record_version(release: tuple[int, int], gates: Mapping[str, bool]) -> 
     if not FeatureSet(known, gates).enabled("KubeletEnsureSecretPulledImages"):
         return ""
     return "v1beta1" if kubelet_has(known, "PullRecordsV1Beta1") else "v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialProviderFeatures:
+    """`versions`: of the configuration and of the calls; empty if the kubelet calls no providers."""
+
+    versions: tuple[str, ...]
+    tokens: bool  # providers can receive service account tokens
+    cache_types: bool  # the configuration defines how credentials for a token are cached
+
+
+def credential_provider_features(
+    release: tuple[int, int], gates: Mapping[str, bool]
+) -> CredentialProviderFeatures:
+    known = Release(*release)
+    enabled = FeatureSet(known, gates).enabled
+    versions = ["v1alpha1"]
+    if kubelet_has(known, "CredentialProvidersV1Beta1"):
+        versions.append("v1beta1")
+    if kubelet_has(known, "CredentialProvidersV1"):
+        versions.append("v1")
+    return CredentialProviderFeatures(
+        tuple(versions) if enabled("KubeletCredentialProviders") else (),
+        enabled("KubeletServiceAccountTokenForCredentialProviders"),
+        kubelet_has(known, "CredentialCacheTypes"),
+    )

@@ -18,6 +18,7 @@ from transom.client.resources import SECRETS
 from transom.kit.goquote import go_quote
 from transom.kubelet import credentials, imagenames
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.credential_providers import CredentialProviders
 from transom.kubelet.credentials import CredentialError, TrackedAuth
 from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ContainerFailure
@@ -55,11 +56,21 @@ class _PulledImage(NamedTuple):
 
 
 class ImageManager:
-    __slots__ = ("_backoff", "_bucket", "_env", "_pull_errors", "_records", "_texts", "_turn")
+    __slots__ = (
+        "_backoff",
+        "_bucket",
+        "_env",
+        "_providers",
+        "_pull_errors",
+        "_records",
+        "_texts",
+        "_turn",
+    )
 
     def __init__(self, env: KubeletContext, records: PullRecords | None = None) -> None:
         config = env.config
         self._env = env
+        self._providers = CredentialProviders(env)
         self._records = records or PullRecords(env)
         self._backoff = KeyedBackoff()
         self._pull_errors: dict[str, str] = {}  # the last one by back-off key
@@ -235,12 +246,9 @@ class ImageManager:
 
     async def _credentials(self, pod: Object, name: str) -> Sequence[TrackedAuth]:
         """The credentials to try in turn. Raises _PullFailure."""
-        references = pod["spec"].get("imagePullSecrets")
-        if not references:
-            return ()
         secrets = []
         meta = pod["metadata"]
-        for reference in references:
+        for reference in pod["spec"].get("imagePullSecrets") or ():
             try:
                 secrets.append(
                     await self._env.client.get(
@@ -255,10 +263,12 @@ class ImageManager:
                     meta["name"],
                     problem,
                 )
+        repository = imagenames.parse(name).repository
         try:
-            return credentials.lookup_credentials(secrets, imagenames.parse(name).repository)
+            found = credentials.lookup_credentials(secrets, repository)
         except CredentialError as problem:
             raise _PullFailure(str(problem)) from problem
+        return [*found, *await self._providers.lookup(pod, repository)]
 
     def _failure(
         self, request: _ImageRequest, event: str, reason: str, message: str

@@ -22,6 +22,9 @@ KubeletBehaviour = Literal[
     "ThrottlesAboveRequest",
     "CanonicalHeaders",
     "ColonInContainerEvents",
+    "CredentialCacheTypes",
+    "CredentialProvidersV1",
+    "CredentialProvidersV1Beta1",
     "EligibleImageSpace",
     "InsufficientDiskText",
     "ProbeErrorsWithState",
@@ -84,6 +87,10 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "ClaimsV1": Release(1, 34),
     # The names of HTTP headers of probes and hooks are written in Go's canonical form.
     "CanonicalHeaders": Release(1, 28),
+    # The configuration of credential providers that receive tokens has a cacheType.
+    "CredentialCacheTypes": Release(1, 34),
+    "CredentialProvidersV1": Release(1, 26),
+    "CredentialProvidersV1Beta1": Release(1, 24),
     # Events about a full disk count the images that can be removed.
     "EligibleImageSpace": Release(1, 26),
     # Events about a full disk show how full it is.
