@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from transom.client.backoff import KeyedBackoff
@@ -75,7 +76,11 @@ class ImageManager:
         self._backoff = KeyedBackoff()
         self._pull_errors: dict[str, str] = {}  # the last one by back-off key
         self._texts = event_texts(config.release)
-        self._turn = asyncio.Lock() if config.serialize_image_pulls else None
+        self._turn: AbstractAsyncContextManager[None] | None = None
+        if config.serialize_image_pulls:
+            self._turn = asyncio.Lock()
+        elif config.max_parallel_image_pulls is not None:
+            self._turn = asyncio.Semaphore(config.max_parallel_image_pulls)
         self._bucket = (
             TokenBucket(env.clock, config.registry_pull_qps, config.registry_burst)
             if config.registry_pull_qps > 0

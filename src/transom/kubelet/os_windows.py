@@ -17,6 +17,8 @@ from transom.kubelet.os_windows_disks import WindowsDisks
 from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 from transom.windows.limits import LIMITS
@@ -61,11 +63,19 @@ class WindowsRules(WindowsPods, WindowsDisks):
 
     def check_config(self, config: KubeletConfig) -> list[str]:
         wrong = []
-        if config.cgroups_per_qos:
-            wrong.append(LIMITS["WIN-NODE-002"].message.format(value="true"))
-        if config.enforce_node_allocatable:
-            value = f"[{' '.join(config.enforce_node_allocatable)}]"
-            wrong.append(LIMITS["WIN-NODE-001"].message.format(value=value))
+        release = Release(*config.release)
+        if not kubelet_has(release, "CgroupsIgnoredOnWindows"):
+            if config.cgroups_per_qos:
+                wrong.append(LIMITS["WIN-NODE-002"].message.format(value="true"))
+            if config.enforce_node_allocatable:
+                value = f"[{' '.join(config.enforce_node_allocatable)}]"
+                wrong.append(LIMITS["WIN-NODE-001"].message.format(value=value))
+        for field, given in (
+            ("singleProcessOOMKill", config.single_process_oom_kill),
+            ("userNamespaces", config.user_namespace_ids),
+        ):
+            if given is not None:
+                wrong.append(f"invalid configuration: {field} is not supported on Windows")
         asked = config.windows_priorityclass
         if asked not in PRIORITY_CLASSES:
             wrong.append(LIMITS["WIN-NODE-005"].message.format(value=asked))

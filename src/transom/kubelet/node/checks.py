@@ -128,6 +128,19 @@ def _configuration(config: KubeletConfig) -> list[str]:
                 "negative number"
             ),
         ),
+        (
+            config.max_parallel_image_pulls is not None and config.max_parallel_image_pulls < 1,
+            f"maxParallelImagePulls {config.max_parallel_image_pulls} must be a positive number",
+        ),
+        (
+            config.serialize_image_pulls and (config.max_parallel_image_pulls or 0) > 1,
+            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls "
+            "(--serialize-image-pulls) is set to false",
+        ),
+        (
+            config.container_log_max_files <= 1,
+            "containerLogMaxFiles must be greater than 1",
+        ),
         *(
             (
                 entry not in _ENFORCEABLE,

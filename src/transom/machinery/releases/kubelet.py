@@ -21,6 +21,7 @@ KubeletBehaviour = Literal[
     "SwapStatus",
     "ThrottlesAboveRequest",
     "CanonicalHeaders",
+    "CgroupsIgnoredOnWindows",
     "ColonInContainerEvents",
     "CredentialCacheTypes",
     "CredentialProvidersV1",
@@ -91,6 +92,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "CredentialCacheTypes": Release(1, 34),
     "CredentialProvidersV1": Release(1, 26),
     "CredentialProvidersV1Beta1": Release(1, 24),
+    # Kubelets of Windows nodes ignore settings of cgroups, earlier they refused to start.
+    "CgroupsIgnoredOnWindows": Release(1, 31),
     # Events about a full disk count the images that can be removed.
     "EligibleImageSpace": Release(1, 26),
     # Events about a full disk show how full it is.
