@@ -156,14 +156,17 @@ class ImageGC:
             image.id if (image := runtime.image(reference)) is not None else reference
             for reference in used
         }
+        config = self._env.config
         pause = runtime.image(
-            self._env.config.pod_infra_image or self._env.os.default_pause_image()
+            config.pod_infra_image or self._env.os.default_pause_image(config.release)
         )
         if pause is not None:
             in_use.add(pause.id)
         present = set()
         for image in runtime.images():
             present.add(image.id)
+            if image.pinned:
+                in_use.add(image.id)
             record = self._records.get(image.id)
             if record is None:
                 record = self._records[image.id] = _Record(detected)

@@ -18,7 +18,7 @@ from transom.kubelet.os_linux_pods import LinuxPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
-from transom.machinery.releases.kubelet import kubelet_has
+from transom.machinery.releases.kubelet import kubelet_has, linux_pause_image
 from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 
@@ -119,8 +119,11 @@ class LinuxRules(LinuxPods, LinuxDisks):
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         return ""
 
-    def default_pause_image(self) -> str:
-        return "k8s.gcr.io/pause:3.2"
+    def reports_swap(self) -> bool:
+        return True
+
+    def default_pause_image(self, release: tuple[int, int]) -> str:
+        return linux_pause_image(Release(*release))
 
     # Statistics and eviction
 

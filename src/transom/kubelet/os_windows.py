@@ -18,7 +18,7 @@ from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
-from transom.machinery.releases.kubelet import kubelet_has
+from transom.machinery.releases.kubelet import kubelet_has, linux_pause_image
 from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 from transom.windows.limits import LIMITS
@@ -146,9 +146,13 @@ class WindowsRules(WindowsPods, WindowsDisks):
         limit = LIMITS["WIN-NODE-006"]
         return limit.message if record_holds(limit, NodeTarget(release)) else ""
 
-    def default_pause_image(self) -> str:
-        # A Linux-only image: a Windows kubelet needs another one in --pod-infra-container-image.
-        return "k8s.gcr.io/pause:3.2"
+    def reports_swap(self) -> bool:
+        return False
+
+    def default_pause_image(self, release: tuple[int, int]) -> str:
+        # At first for Linux only: a Windows kubelet needs another one in
+        # --pod-infra-container-image.
+        return linux_pause_image(Release(*release))
 
     # Statistics and eviction
 

@@ -165,6 +165,25 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
 }
 
 
+# The pause image of kubeadm and of the kubelet on Linux.
+_LINUX_PAUSE: Final = (
+    (Release(1, 36), "registry.k8s.io/pause:3.10.2"),
+    (Release(1, 34), "registry.k8s.io/pause:3.10.1"),
+    (Release(1, 31), "registry.k8s.io/pause:3.10"),
+    (Release(1, 26), "registry.k8s.io/pause:3.9"),
+    (Release(1, 25), "registry.k8s.io/pause:3.8"),
+    (Release(1, 24), "k8s.gcr.io/pause:3.7"),
+    (Release(1, 23), "k8s.gcr.io/pause:3.6"),
+    (Release(1, 22), "k8s.gcr.io/pause:3.5"),
+    (Release(1, 21), "k8s.gcr.io/pause:3.4.1"),
+)
+_FIRST_LINUX_PAUSE: Final = "k8s.gcr.io/pause:3.2"
+
+
+def linux_pause_image(release: Release) -> str:
+    return next((image for since, image in _LINUX_PAUSE if release >= since), _FIRST_LINUX_PAUSE)
+
+
 def kubelet_has(release: Release, name: KubeletBehaviour) -> bool:
     return release >= TABLES_SINCE and release >= _SINCE[name]
 

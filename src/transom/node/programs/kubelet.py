@@ -264,7 +264,9 @@ def _configure_docker(
     if not node.spec.windows or node.network.runtime != "docker":
         return
     if isinstance(runtime, SimRuntime):
-        runtime.use_sandbox_image(config.pod_infra_image or start.rules.default_pause_image())
+        runtime.use_sandbox_image(
+            config.pod_infra_image or start.rules.default_pause_image(config.release)
+        )
         runtime.pull_deadline = config.image_pull_progress_deadline
     if given.network_plugin:
         directory, binaries = start.path(given.cni_conf_dir), start.path(given.cni_bin_dir)

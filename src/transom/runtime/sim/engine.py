@@ -511,10 +511,16 @@ class SimRuntime:
         self._core.images.preload(image)
 
     def image(self, image: str) -> Image | None:
-        return self._core.images.view(image)
+        found = self._core.images.view(image)
+        return self._pin(found) if found is not None else None
 
     def images(self) -> Sequence[Image]:
-        return self._core.images.views()
+        return [self._pin(image) for image in self._core.images.views()]
+
+    def _pin(self, image: Image) -> Image:
+        """containerd reports that it needs the image of sandboxes."""
+        pinned = not self._core.docker and self._options.image in image.tags
+        return image._replace(pinned=True) if pinned else image
 
     async def remove_image(self, image: str) -> None:
         self._core.images.remove(image)
