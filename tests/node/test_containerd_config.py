@@ -7,7 +7,7 @@ import pytest
 from transom.kit.clock import VirtualClock
 from transom.machines.linux import LinuxHost
 from transom.machines.windows import WindowsHost
-from transom.node.containerd_config import (
+from transom.node.programs.containerd_config import (
     PATHS,
     ContainerdConfig,
     containerd_config_text,

@@ -15,7 +15,6 @@ from transom.kubelet.features import has_consistent_http_get
 from transom.kubelet.httpget import BodyFailure, GetFailure, Headers, ProbeUrl
 from transom.kubelet.parts import HookFailure
 from transom.kubelet.podstate import format_pod, uid_of
-from transom.kubelet.prober.handlers import ProbeError, resolve_port
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object
 from transom.runtime.api import RuntimeFailure
@@ -97,8 +96,8 @@ class HookRunner:
             await self._get(url, _HEADERS)
             return
         try:
-            port = resolve_port(action.get("port", 0), container)
-        except ProbeError as problem:
+            port = httpget.resolve_port(action.get("port", 0), container)
+        except httpget.PortError as problem:
             raise _Problem(str(problem)) from problem
         scheme = (action.get("scheme") or "HTTP").lower()
         url = httpget.make_url(scheme, host, port, action.get("path") or "")

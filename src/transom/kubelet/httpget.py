@@ -38,6 +38,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SHUTDOWN = 0.5
 
 
+class PortError(Exception):
+    """A container has no port of the name, or the number is not one of a port."""
+
+
 class GetFailure(Exception):
     """No response; the text is Go's, with `Get "URL": ` in front."""
 
@@ -82,6 +86,27 @@ def make_url(scheme: str, host: str, port: int, path: str) -> ProbeUrl:
     route, question, query = rest.partition("?")
     route = quote(route, safe=_PATH_SAFE)
     return ProbeUrl(scheme, host, port, _rooted(route) + question + query, hash_mark + fragment)
+
+
+def resolve_port(port: int | str, container: Mapping[str, Any]) -> int:
+    """A number, the name of a container port, or a number as a string."""
+    number = port
+    if isinstance(number, str):
+        named = next(
+            (p["containerPort"] for p in container.get("ports") or () if p.get("name") == port),
+            None,
+        )
+        if named is None:
+            try:
+                named = int(number)
+            except ValueError:
+                raise PortError(
+                    f"strconv.Atoi: parsing {go_quote(number)}: invalid syntax"
+                ) from None
+        number = int(named)
+    if 0 < number < 65536:
+        return number
+    raise PortError(f"invalid port number: {number}")
 
 
 def action_headers(

@@ -42,13 +42,6 @@ from transom.machines.windows.registry import Hive
 from transom.machines.windows.system import shutdown_seconds
 from transom.network.cni.flanneld import CONDITION
 from transom.node.cluster_access import ClusterAccess
-from transom.node.containerd_config import (
-    PATHS,
-    ContainerdConfig,
-    containerd_config_text,
-    install_containerd_config,
-    read_containerd_config,
-)
 from transom.node.machine import NodeMachine, windows_machine
 from transom.node.network import NodeNetwork
 from transom.node.network_windows import WindowsNodeNetwork
@@ -56,6 +49,13 @@ from transom.node.programs.command_lines import (
     WINDOWS_FILES,
     install_node_files,
     make_kubeconfig,
+)
+from transom.node.programs.containerd_config import (
+    PATHS,
+    ContainerdConfig,
+    containerd_config_text,
+    install_containerd_config,
+    read_containerd_config,
 )
 from transom.node.programs.flags.gates import cluster_gates
 from transom.node.programs.node_programs import NodePrograms

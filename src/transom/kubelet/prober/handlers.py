@@ -66,24 +66,10 @@ def _failing(message: str) -> Handler:
 
 
 def resolve_port(port: int | str, container: Object) -> int:
-    """A number, the name of a container port, or a number as a string."""
-    number = port
-    if isinstance(number, str):
-        named = next(
-            (p["containerPort"] for p in container.get("ports") or () if p.get("name") == port),
-            None,
-        )
-        if named is None:
-            try:
-                named = int(number)
-            except ValueError:
-                raise ProbeError(
-                    f"strconv.Atoi: parsing {go_quote(number)}: invalid syntax"
-                ) from None
-        number = int(named)
-    if 0 < number < 65536:
-        return number
-    raise ProbeError(f"invalid port number: {number}")
+    try:
+        return httpget.resolve_port(port, container)
+    except httpget.PortError as problem:
+        raise ProbeError(str(problem)) from problem
 
 
 def _exec(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
