@@ -66,24 +66,10 @@ def _failing(message: str) -> Handler:
 
 
 def resolve_port(port: int | str, container: Object) -> int:
-    """A number, the name of a container port, or a number as a string."""
-    number = port
-    if isinstance(number, str):
-        named = next(
-            (p["containerPort"] for p in container.get("ports") or () if p.get("name") == port),
-            None,
-        )
-        if named is None:
-            try:
-                named = int(number)
-            except ValueError:
-                raise ProbeError(
-                    f"strconv.Atoi: parsing {go_quote(number)}: invalid syntax"
-                ) from None
-        number = int(named)
-    if 0 < number < 65536:
-        return number
-    raise ProbeError(f"invalid port number: {number}")
+    try:
+        return httpget.resolve_port(port, container)
+    except httpget.PortError as problem:
+        raise ProbeError(str(problem)) from problem
 
 
 def _exec(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
@@ -119,7 +105,7 @@ def _exec(env: KubeletContext, action: Object, container: Object, seconds: float
 
 
 def _http_get(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
-    headers = _headers(env, action)
+    headers = httpget.action_headers(env.config.release, action, "probe")
     host_header = headers.get("Host", [""])[0]
     dial = from_node(env)
 
@@ -150,17 +136,6 @@ def _http_get(env: KubeletContext, action: Object, container: Object, seconds: f
         return ProbeOutcome(FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
 
     return run
-
-
-def _headers(env: KubeletContext, action: Object) -> dict[str, list[str]]:
-    headers: dict[str, list[str]] = {}
-    for header in action.get("httpHeaders") or ():
-        headers.setdefault(header["name"], []).append(header.get("value") or "")
-    major, minor = env.config.release
-    headers.setdefault("User-Agent", [f"kube-probe/{major}.{minor}"])
-    if headers.setdefault("Accept", ["*/*"])[0] == "":
-        del headers["Accept"]
-    return headers
 
 
 def _tcp_socket(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:

@@ -54,7 +54,7 @@ def _set_item_property(call: CmdletCall) -> None:
             if not call.process.files.exists(path):
                 fail_missing_path(call, path)
                 continue
-            item = file_object(call, path, call.process.files.stat(path))
+            item = directory_entry(call, path, call.process.files.stat(path))
             if not set_file_property(call.evaluator, item, name, call.get("Value")):
                 full = call.process.files.absolute(path)
                 call.fail(
