@@ -5,7 +5,7 @@ some resources and reconcile all of them when something changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from transom.kit.rpc import RpcError
@@ -53,6 +53,23 @@ class Sidecar:
             await self.api.event(about, kind, reason, message, who)
         except ApiFailure as problem:
             self.log(f"cannot write event: {problem}")
+
+    async def each(
+        self, objects: Iterable[Object], reconcile: Callable[[Object], Awaitable[None]]
+    ) -> None:
+        """Reconciles all objects: one that fails does not keep the others waiting. Raises the first failure
+        at the end, so that the round is repeated.
+        """
+        failures: list[ApiFailure | RpcError] = []
+        for one in objects:
+            try:
+                await reconcile(one)
+            except (ApiFailure, RpcError) as problem:
+                failures.append(problem)
+        for later in failures[1:]:
+            self.log(str(later))
+        if failures:
+            raise failures[0]
 
 
 Round = Callable[[Sidecar], Awaitable[None]]
