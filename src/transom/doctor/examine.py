@@ -157,7 +157,7 @@ def examine(s: ClusterSnapshot, about: Collection[str] = ()) -> list[DoctorFindi
 
 _COMMAND: Final = re.compile(
     r"\btransom (?:node|cloud|hns|explain-schedule|up|down|logs|kubeconfig|snapshot|doctor(?= \S+;))\b"
-    r"(?: (?!or\b|and\b|then\b)[\w/=:-]+)*"
+    r"(?: (?!or\b|and\b|then\b)[\w/=:-]+(?:\.[\w/=:-]+)*)*"
 )
 
 

@@ -10,6 +10,12 @@ from typing import Final
 from transom.doctor import causes
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.pod_causes import POD_CAUSES
+from transom.doctor.pod_volumes import (
+    emulated_share,
+    flex_driver_remedy,
+    multi_attach_remedy,
+    volume_values,
+)
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -20,7 +26,7 @@ from transom.doctor.snapshot import (
     name_of_object,
     windows_build,
 )
-from transom.doctor.storage import cloud_remedy_text
+from transom.doctor.storage import explain_cloud
 from transom.doctor.texts import recognised_texts
 from transom.windows.images import image_build_of, image_os
 from transom.windows.limits import LIMITS
@@ -59,6 +65,7 @@ def explained_cause(
         "node": node,
         "container": container,
         "image": image,
+        **volume_values(s, pod, text),
     }
     found = causes.explain_text(POD_CAUSES, reason, text, os, values)
     if found is not None and found.record == "WIN-POD-010" and image_os(image) != "windows":
@@ -74,8 +81,16 @@ def explained_cause(
             "the node in windowsOptions.runAsUserName.",
             "",
         )
-    if found is not None and reason == "FailedAttachVolume":
-        return found._replace(remedy=cloud_remedy_text(s, node, text) or found.remedy)
+    if found is None:
+        return None
+    if "no volume plugin matched" in text:
+        return found._replace(remedy=flex_driver_remedy(s, pod, text) or found.remedy)
+    if "Multi-Attach error" in text:
+        return found._replace(remedy=multi_attach_remedy(s, pod, text) or found.remedy)
+    if found.cause == "the server of a share does not answer" and s.inside:
+        return found._replace(remedy=found.remedy + emulated_share(text))
+    if reason == "FailedAttachVolume":
+        return explain_cloud(s, node, text, found)
     return found
 
 

@@ -19,6 +19,7 @@ from transom.doctor.pod_messages import (
     plain_message,
     windows_finding,
 )
+from transom.doctor.pod_volumes import is_outdated
 from transom.doctor.probes import (
     EXIT_CODES,
     LATE,
@@ -602,7 +603,11 @@ def _persistent_troubles(s: ClusterSnapshot, pod: Object) -> list[Object]:
     """Events of what keeps a pod from being created. A kubelet drops most events of a pod that it
     tries to create for a long time: an older event counts until a later one shows progress.
     """
-    reported = s.warnings_of("Pod", pod, *_TROUBLE)
+    reported = [
+        event
+        for event in s.warnings_of("Pod", pod, *_TROUBLE)
+        if not is_outdated(s, event_message(event))
+    ]
     recent = [event for event in reported if s.now - event_time(event) < RECENT]
     progress = max(
         (event_time(event) for event in s.events_of("Pod", pod) if event["reason"] in _PROGRESS),

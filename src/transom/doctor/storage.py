@@ -257,13 +257,25 @@ def check_cloud_operations(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             )
 
 
-def cloud_remedy_text(s: ClusterSnapshot, node: str, text: str) -> str:
-    """The remedy for a disk of the emulated cloud that cannot be attached; "" for other reasons."""
+def explain_cloud(
+    s: ClusterSnapshot, node: str, text: str, found: causes.ExplainedCause
+) -> causes.ExplainedCause:
+    """What the emulated cloud knows about a disk that cannot be attached; otherwise `found`."""
     for one in s.cloud:
-        error = str(one["error"])
-        if one["verb"] == "attach" and one["node"] == node and one.get("fault") and error in text:
-            return _cloud_fix(str(one["disk"]), error, str(one["fault"]))
-    return ""
+        error, disk, zone = str(one["error"]), str(one["disk"]), str(one.get("zone") or "")
+        if one["verb"] != "attach" or one["node"] != node or not error or error not in text:
+            continue
+        if one.get("fault"):
+            return found._replace(remedy=_cloud_fix(disk, error, str(one["fault"])))
+        labels = s.node[node]["metadata"].get("labels") or {} if node in s.node else {}
+        own = labels.get("topology.kubernetes.io/zone", "")
+        if zone and zone != own:
+            return found._replace(
+                cause=f"disk {disk} is in zone {zone}, and node {node} in {own or 'no zone'}",
+                remedy=f"Let the pod select nodes of the zone: nodeSelector topology.kubernetes.io/zone: {zone}; or use "
+                "a disk of the node's zone.",
+            )
+    return found
 
 
 def _cloud_fix(disk: str, error: str, fault: str) -> str:

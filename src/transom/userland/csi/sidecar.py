@@ -123,6 +123,13 @@ async def _run(
             await clock.sleep(_RETRY)
     for path in watched:
         server.spawn(_watch(side, path, changed))
+    retries = False  # at most one retry is due: each failed round would add another
+
+    def retry() -> None:
+        nonlocal retries
+        retries = False
+        changed.set()
+
     while True:
         await changed.wait()
         changed.clear()
@@ -130,7 +137,9 @@ async def _run(
             await once(side)
         except (ApiFailure, RpcError) as problem:
             side.log(str(problem))
-            server.later(_RETRY, changed.set)
+            if not retries:
+                retries = True
+                clock.call_later(_RETRY, retry)
 
 
 async def _watch(side: Sidecar, path: str, changed: asyncio.Event) -> None:

@@ -208,7 +208,11 @@ async def _report(snapshot: Object, content: Object, base: str, side: Sidecar) -
     status: Object = {
         "boundVolumeSnapshotContentName": content["metadata"]["name"],
         "readyToUse": bool(known.get("readyToUse")),
-        **({"restoreSize": str(quantity.parse_quantity(str(size)))} if size else {}),
+        **(
+            {"restoreSize": str(quantity.Quantity(int(size), 0, quantity.BINARY_SI))}
+            if size
+            else {}
+        ),
         **(
             {"creationTime": rfc3339(known["creationTime"] / 1e9)}
             if known.get("creationTime")
