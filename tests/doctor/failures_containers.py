@@ -235,8 +235,8 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
     Failure(
         "a FlexVolume driver of Windows that is not installed",
         A,
-        "no volume plugin of node windows-1",
-        "transom node set windows-1 flex-drivers=on",
+        "no volume plugin of node windows-",
+        "flex-drivers=on",
         (
             mounting(
                 {"flexVolume": {"driver": "microsoft.com/smb.cmd"}}, os="windows", path="C:\\v"
@@ -247,7 +247,7 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
     Failure(
         "a git repository on Windows",
         A,
-        "node windows-1 has no git",
+        " has no git, which a gitRepo volume needs",
         "an init container",
         (
             mounting(

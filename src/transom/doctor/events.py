@@ -292,9 +292,6 @@ _SUCCESS: Final[Mapping[str, tuple[str, ...]]] = {
     "FileSystemResizeFailed": ("FileSystemResizeSuccessful",),
     "SyncLoadBalancerFailed": ("EnsuredLoadBalancer",),
     "UnAvailableLoadBalancer": ("EnsuredLoadBalancer",),
-    "FailedDaemonPod": ("SuccessfulCreate",),
-    "FailedDelete": ("SuccessfulDelete",),
-    "FailedRescale": ("SuccessfulRescale",),
 }
 # Kinds whose events are examined, by plural.
 KINDS: Final = {

@@ -44,6 +44,22 @@ def container_specs(pod: Object) -> list[Object]:
     return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
+def single_string_command(pod: Object, container: str) -> str:
+    """The command of a container that is one string with several words; "" for others."""
+    spec: Object = next((c for c in container_specs(pod) if c.get("name") == container), {})
+    words = [str(word) for word in spec.get("command") or ()]
+    return words[0] if len(words) == 1 and " " in words[0].strip() else ""
+
+
+def split_command_cause(line: str) -> causes.ExplainedCause:
+    words = ", ".join(f'"{word}"' for word in line.split())
+    return causes.ExplainedCause(
+        f'its command is the single string "{line}", and no program has this name',
+        f"Write each word as a string of its own: command: [{words}]",
+        "",
+    )
+
+
 def is_host_process(pod: Object, container: str) -> bool:
     spec: Object = next((c for c in container_specs(pod) if c.get("name") == container), {})
     for holder in (spec, pod.get("spec") or {}):

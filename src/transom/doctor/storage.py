@@ -22,6 +22,7 @@ from transom.machinery import quantity
 
 _RELEASED: Final = " is Released and keeps the data of a deleted claim"
 _SELECTED: Final = "volume.kubernetes.io/selected-node"  # set by the scheduler
+_NO_SNAPSHOT: Final = "Claims with it as dataSource stay Pending."
 _RECENT: Final = 300.0
 _LATE: Final = 120.0
 
@@ -179,6 +180,19 @@ def unprovisioned(s: ClusterSnapshot, pod: Object) -> Iterator[tuple[str, str]]:
             yield name_of_object(claim), str(used.get("provisioner", "of its class"))
 
 
+def bound_volumes(s: ClusterSnapshot, pod: Object) -> Iterator[tuple[str, Object]]:
+    """The PersistentVolumes of the pod's claims, with their names."""
+    namespace = key_of_object(pod)[0]
+    claims = {
+        (namespace, str((volume.get("persistentVolumeClaim") or {}).get("claimName", "")))
+        for volume in (pod.get("spec") or {}).get("volumes") or ()
+    }
+    for volume in s.of("persistentvolumes"):
+        claim = (volume.get("spec") or {}).get("claimRef") or {}
+        if (claim.get("namespace"), claim.get("name")) in claims:
+            yield name_of_object(volume), volume
+
+
 def check_storage_classes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Several default classes: claims that name none are rejected, or get any of them."""
     defaults = [
@@ -216,6 +230,38 @@ def check_persistent_volumes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "What it stores was not removed, and it cannot be used again.",
                 f"Remove the data or the disk, then: kubectl delete persistentvolume {name_of_object(volume)}; "
                 "or use the reclaim policy Retain.",
+            )
+
+
+def check_volume_snapshots(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for one in s.of("volumesnapshots"):
+        status, source = one.get("status") or {}, (one.get("spec") or {}).get("source") or {}
+        namespace, name = key_of_object(one)
+        where = (place_of_object("volumesnapshot", one),)
+        error = (status.get("error") or {}).get("message")
+        age = s.now - time_of(one["metadata"].get("creationTimestamp", ""))
+        if status.get("readyToUse") or one["metadata"].get("deletionTimestamp"):
+            continue
+        if error:
+            known = {"namespace": namespace, "claim": str(source.get("persistentVolumeClaimName"))}
+            found = causes.explain_text(causes.VOLUME_SNAPSHOT, "", error, known=known)
+            yield DoctorFinding(
+                "error",
+                f"is not taken: {found.cause} ({error})" if found else f"is not taken: {error}",
+                where,
+                _NO_SNAPSHOT,
+                found.remedy
+                if found
+                else "Correct what the message names, and read the log of csi-snapshotter.",
+            )
+        elif age > _LATE:
+            yield DoctorFinding(
+                "error",
+                "is not taken, and nothing reports why",
+                where,
+                _NO_SNAPSHOT,
+                "Install or start the snapshot controller and the csi-snapshotter of the driver; see "
+                f"kubectl describe volumesnapshot {name} --namespace {namespace}",
             )
 
 

@@ -15,7 +15,7 @@ from transom.userland.csi.provisioner import snapshot_version
 from transom.userland.csi.sidecar import VOLUMES, Paths, Sidecar, sidecar
 
 _GROUP: Final = "snapshot.storage.k8s.io"
-_DEFAULT: Final = f"{_GROUP}/is-default-class"
+_DEFAULT: Final = "snapshot.storage.kubernetes.io/is-default-class"
 
 
 async def _base(side: Sidecar) -> str:
