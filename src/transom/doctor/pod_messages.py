@@ -47,7 +47,7 @@ def init_and_containers(pod: Object) -> Sequence[Object]:
 
 def single_string_command(pod: Object, container: str) -> str:
     """The command of a container that is one string with several words; "" for others."""
-    spec: Object = next((c for c in container_specs(pod) if c.get("name") == container), {})
+    spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == container), {})
     words = [str(word) for word in spec.get("command") or ()]
     return words[0] if len(words) == 1 and " " in words[0].strip() else ""
 

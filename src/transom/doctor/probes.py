@@ -142,7 +142,7 @@ def probes_without_result(s: ClusterSnapshot, pod: Object, where: str) -> Iterat
 def _silent_command(pod: Object, probe: str) -> causes.ExplainedCause | None:
     """The cause of an exec probe that fails without output, as it does when it exceeds its time."""
     namespace, called = key_of_object(pod)
-    for container in container_specs(pod):
+    for container in init_and_containers(pod):
         words = ((container.get(probe) or {}).get("exec") or {}).get("command") or ()
         if words:
             seconds = container[probe].get("timeoutSeconds") or 1
