@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import logging
 import ntpath
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure, VolumeFailure
 from transom.kubelet.hostpath import prepare_host_path
@@ -68,7 +68,7 @@ _NO_HYPERV = LIMITS["WIN-OS-012"]
 _ISOLATION = "experimental.windows.kubernetes.io/isolation-type"
 _GMSA_CONTAINER = ".container.alpha.windows.kubernetes.io/gmsa-credential-spec"
 _GMSA_POD = "pod.alpha.windows.kubernetes.io/gmsa-credential-spec"
-_ABSOLUTE = re.compile(r"[A-Za-z]:[\\/]")
+_ABSOLUTE = lazy_pattern(r"[A-Za-z]:[\\/]")
 _ERRORS: Final = {
     errno.ENOENT: "The system cannot find the file specified.",
     errno.ENOTDIR: "The system cannot find the path specified.",

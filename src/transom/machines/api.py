@@ -9,8 +9,10 @@ Failures are `OSError`s with the errno of the same call on a real machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Literal, Protocol, Self
+
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 Kind = Literal["file", "directory", "symlink", "socket", "pipe", "char", "block"]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import Answer
 from transom.machines import security
 from transom.machines.api import DiskSpace, FileTimes, Kind, Stat

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ntpath
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Stat
 from transom.userland.cmd.state import CmdState
 from transom.userland.files import FileView

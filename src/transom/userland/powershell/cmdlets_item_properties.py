@@ -8,9 +8,9 @@ from transom.userland.powershell import cmdlets_registry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_files import (
     ATTRIBUTE_NAMES,
+    directory_entry,
     expand_wildcards,
     fail_missing_path,
-    file_object,
     path_arguments,
 )
 from transom.userland.powershell.file_times import set_time_property
@@ -30,7 +30,7 @@ def _item_property(call: CmdletCall) -> None:
         if key is None:
             for path in expand_wildcards(call, given):
                 try:
-                    call.emit(file_object(call, path, call.process.files.stat(path)))
+                    call.emit(directory_entry(call, path, call.process.files.stat(path)))
                 except OSError:
                     fail_missing_path(call, path)
             continue
@@ -54,7 +54,7 @@ def _set_item_property(call: CmdletCall) -> None:
             if not call.process.files.exists(path):
                 fail_missing_path(call, path)
                 continue
-            item = file_object(call, path, call.process.files.stat(path))
+            item = directory_entry(call, path, call.process.files.stat(path))
             if not set_file_property(call.evaluator, item, name, call.get("Value")):
                 full = call.process.files.absolute(path)
                 call.fail(

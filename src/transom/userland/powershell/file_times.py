@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from transom.machines.api import Stat
 from transom.machines.windows.time_zones import offset_seconds
-from transom.userland.powershell.members import local_date, parse_date
+from transom.userland.powershell.members import local_date, parse_date_time
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.statics import Static, io_message, method_failed
 from transom.userland.powershell.values import DateTime, PsObject, to_text
@@ -36,7 +36,7 @@ def file_times(evaluator: PowerShellSession, state: Stat) -> dict[str, Any]:
 
 def set_file_time(evaluator: PowerShellSession, path: str, name: str, value: Any) -> None:
     """`name` is one of the six properties; a date without a time zone is that of the machine."""
-    date = value if isinstance(value, DateTime) else parse_date(to_text(value))
+    date = value if isinstance(value, DateTime) else parse_date_time(to_text(value))
     moment = date.moment - date.offset
     if not isinstance(value, DateTime) or (not date.offset and not name.endswith("Utc")):
         registry = evaluator.process.context.windows.system.registry

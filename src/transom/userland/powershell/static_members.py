@@ -17,7 +17,7 @@ from transom.userland.powershell.members import (
     console_write,
     console_write_line,
     local_date,
-    parse_date,
+    parse_date_time,
 )
 from transom.userland.powershell.new_object import create_powershell_object
 from transom.userland.powershell.operators import format_operator, matches_wildcard
@@ -223,7 +223,7 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("datetime", "today"): lambda evaluator, a: DateTime(
         _now(evaluator, a).moment // 86400 * 86400
     ),
-    ("datetime", "parse"): lambda evaluator, a: parse_date(to_text((a or [""])[0])),
+    ("datetime", "parse"): lambda evaluator, a: parse_date_time(to_text((a or [""])[0])),
     ("console", "writeline"): console_write_line,
     ("console", "write"): console_write,
     ("console", "readline"): _read_line,
@@ -284,7 +284,7 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ),
     **{(kind, "tryparse"): _try_parse(int) for kind in ("int", "int32", "int64", "long")},
     ("double", "tryparse"): _try_parse(float),
-    ("datetime", "tryparse"): _try_parse(parse_date),
+    ("datetime", "tryparse"): _try_parse(parse_date_time),
     ("bool", "tryparse"): _try_parse(_parse_bool),
     ("string", "isnullorempty"): lambda evaluator, a: not to_text((a or [None])[0]),
     ("string", "isnullorwhitespace"): lambda evaluator, a: not to_text((a or [None])[0]).strip(),

@@ -7,10 +7,11 @@ tree of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import zip_longest
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.userland.powershell.extents import SourceExtent
 
 # ---- expressions

@@ -7,8 +7,9 @@ import ntpath
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Stat
 from transom.machines.styles import windows_error_code
 from transom.userland.process import Command, Process
