@@ -143,7 +143,7 @@ class Node:
         files, pods = self.machine.files, self.network.pods
         path = PATHS[self.spec.os]
         usual = ContainerdConfig(
-            node_pause_image(self.cluster, self.spec), pods.binaries, pods.directory
+            configured_pause_image(self.cluster, self.spec), pods.binaries, pods.directory
         )
 
         def configure() -> bool:

@@ -65,7 +65,7 @@ def _failing(message: str) -> Handler:
     return fail
 
 
-def resolve_port(port: int | str, container: Object) -> int:
+def probe_port(port: int | str, container: Object) -> int:
     try:
         return httpget.resolve_port(port, container)
     except httpget.PortError as problem:
@@ -110,7 +110,7 @@ def _http_get(env: KubeletContext, action: Object, container: Object, seconds: f
     dial = from_node(env)
 
     async def run(target: ProbeTarget) -> ProbeOutcome:
-        port = resolve_port(action.get("port", 0), container)
+        port = probe_port(action.get("port", 0), container)
         scheme = (action.get("scheme") or "HTTP").lower()
         url = httpget.make_url(
             scheme, action.get("host") or target.pod_ip, port, action.get("path") or ""
@@ -142,7 +142,7 @@ def _tcp_socket(env: KubeletContext, action: Object, container: Object, seconds:
     dial = from_node(env)
 
     async def run(target: ProbeTarget) -> ProbeOutcome:
-        port = resolve_port(action.get("port", 0), container)
+        port = probe_port(action.get("port", 0), container)
         host = action.get("host") or target.pod_ip
         try:
             async with TimeLimit(env.clock, seconds):
@@ -164,7 +164,7 @@ def _grpc(env: KubeletContext, action: Object, container: Object, seconds: float
     agent = f"kube-probe/{major}.{minor}"
 
     async def run(target: ProbeTarget) -> ProbeOutcome:
-        port = resolve_port(action.get("port", 0), container)
+        port = probe_port(action.get("port", 0), container)
         try:
             return ProbeOutcome(
                 SUCCESS,
