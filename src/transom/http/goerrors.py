@@ -13,11 +13,12 @@ import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.kit.clock import rfc3339
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.cloud.provider import CloudProvider
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
 from transom.machinery.objects import Object

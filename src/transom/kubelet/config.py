@@ -8,9 +8,10 @@ operating system.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.features import (
     PodFeatures,
     crash_loop_backoff,

@@ -12,12 +12,13 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
 from transom.kit.caching import text_cache
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.regexp import Regexp, RegexpError, compile_regexp
 from transom.machinery import gojson
 from transom.machinery.objects import Object

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from transom.kit.durations import format_duration
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet import kubelet_has
 

@@ -6,9 +6,9 @@ Only this module of the kubelet reads feature gates by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.kubelet import kubelet_has

@@ -6,11 +6,10 @@ Behaves like Go's client, redirects and error texts included. Knows nothing of p
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from transom.http import goerrors
@@ -19,6 +18,8 @@ from transom.http.outgoing import CallError, OutgoingConnection, client_context
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.kit.http_message import encode_request
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.deadline import TimeLimit
 from transom.kubelet.dialing import failure_text
 from transom.machinery.releases import Release
@@ -29,12 +30,12 @@ BODY_LIMIT = 10 << 10
 _REDIRECTS = 10
 _REDIRECT_STATUS = frozenset((301, 302, 303, 307, 308))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_BROKEN_ESCAPE = lazy_pattern(r"%(?![0-9A-Fa-f]{2})")
 # Characters that Go does not escape in a path; a % is literal where it begins an escape.
 _PATH_SAFE = "/!$&'()*+,;=:@-._~%"
 # Headers that are not written from the header table: they are written separately, or not at all.
 _PLACED = frozenset(("Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"))
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_TOKEN = lazy_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SHUTDOWN = 0.5
 
 

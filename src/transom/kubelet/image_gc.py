@@ -8,9 +8,9 @@ runtime's; the disk is the host's, on which they are stored.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 from transom.client.events import WARNING
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.event_texts import event_texts
 from transom.kubelet.pull_records import PullRecords

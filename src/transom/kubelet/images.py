@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
 
 from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import TokenBucket
 from transom.client.resources import SECRETS
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import credentials, imagenames
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.credential_providers import CredentialProviders

@@ -11,13 +11,14 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
 from transom.client.events import NORMAL
 from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.kit.durations import format_duration
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import PodRejection

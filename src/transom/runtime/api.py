@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import field
+from typing import Literal, Protocol
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 from transom.network.api import DnsConfig, PortMapping
 

@@ -11,11 +11,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from transom.client.events import WARNING as WARNING_EVENT
 from transom.kit.clock import Timer
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.event_texts import event_texts
 from transom.machinery.objects import Object

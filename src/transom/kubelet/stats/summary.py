@@ -7,9 +7,10 @@ host and runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.stats import shapes

@@ -21,9 +21,10 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol, runtime_checkable
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.programs import call_program
 from transom.kit.trust import UntrustedProgram, check_program
 from transom.kubelet.base import KubeletContext

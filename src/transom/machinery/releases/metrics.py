@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases.release import Release
 
 _REQUEST_SECONDS: Final = (

@@ -6,11 +6,11 @@ or a drop-in, overrides it.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from transom.kit.lazy import lazy_pattern
 from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.node.programs.command_lines import CommandLine
 from transom.node.programs.setup_mark import is_unchanged_setup_file, mark_setup_file
@@ -26,7 +26,7 @@ DESCRIPTIONS: Final = {
     "kube-proxy": "kube-proxy: The Kubernetes Network Proxy",
     "flanneld": "flanneld: The overlay network of pods",
 }
-_VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
+_VARIABLE: Final = lazy_pattern(r"\$\{?(\w+)\}?")
 
 
 def install_unit(files: Files, binary: str, line: CommandLine) -> None:

@@ -5,8 +5,8 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.posix.escapes import unescape
 from transom.userland.posix.sh.tree import (
     Arithmetic,
