@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import orjson
 import pytest
 
 from transom.client.resources import NODES, PODS
@@ -110,6 +111,7 @@ def test_a_kubelet_refuses_wrong_periods(release: str, settings: Any, problems: 
     assert shutdown_configuration_problems(config(release, **settings)) == problems
 
 
+@pytest.mark.windows("W-NODE-30")
 def test_periods_by_priority_come_from_the_configuration_file() -> None:
     entries = [{"priority": 100, "shutdownGracePeriodSeconds": 7}]
     assert configuration_settings({"shutdownGracePeriodByPodPriority": entries}) == {
@@ -131,6 +133,7 @@ async def finish(node: Any, shutdown: asyncio.Task[None]) -> None:
     await shutdown
 
 
+@pytest.mark.windows("W-NODE-26", "W-NODE-27", "W-NODE-28", "W-NODE-29")
 async def test_pods_end_by_priority_and_new_ones_are_rejected(node: Any) -> None:
     async with node("linux", flavour="containerd", release=NEWEST, **PERIODS) as node:
         await node.create("slow", terminationGracePeriodSeconds=600, containers=[shell(STUBBORN)])
@@ -175,6 +178,34 @@ async def test_pods_end_by_priority_and_new_ones_are_rejected(node: Any) -> None
         assert ("Normal", "NodeShutdown", "Shutdown manager detected shutdown event") in events
 
 
+@pytest.mark.windows("W-NODE-31")
+async def test_the_times_of_a_shutdown_are_kept(node: Any) -> None:
+    async with node("windows", flavour="containerd", release=NEWEST, **PERIODS) as node:
+        path = "C:\\var\\lib\\kubelet\\graceful_node_shutdown_state"
+        assert times(node) == (0, 0) and not node.host.files.exists(path)
+        started = node.clock.time()
+        await shut_down(node)
+        before = times(node)
+        assert before[0] >= int(started) and before[1] >= before[0]
+        await node.stop_kubelet()
+        await node.start_kubelet()
+        assert times(node) == before
+        assert set(orjson.loads(node.host.files.read(path))) == {"startTime", "endTime"}
+
+
+def times(node: Any) -> tuple[float, float]:
+    found = {
+        family.name: family.samples[0].value
+        for family in node.kubelet.server.metrics.collect()
+        if family.name.startswith("kubelet_graceful_shutdown")
+    }
+    return (
+        found["kubelet_graceful_shutdown_start_time_seconds"],
+        found["kubelet_graceful_shutdown_end_time_seconds"],
+    )
+
+
+@pytest.mark.windows("W-NODE-25")
 async def test_without_periods_nothing_is_stopped(node: Any) -> None:
     async with node("linux", flavour="containerd", release=NEWEST) as node:
         await node.create("p", containers=[shell("sleep 1000")])
@@ -184,6 +215,7 @@ async def test_without_periods_nothing_is_stopped(node: Any) -> None:
         assert (await node.pod("p"))["status"]["phase"] == "Running"
 
 
+@pytest.mark.windows("W-NODE-20")
 @pytest.mark.parametrize(("release", "ended"), [(Release(1, 33), False), (Release(1, 34), True)])
 async def test_windows_nodes_have_it_since_1_34(node: Any, release: Release, ended: bool) -> None:
     async with node("windows", flavour="containerd", release=release, **PERIODS) as node:

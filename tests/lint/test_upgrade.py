@@ -84,6 +84,23 @@ def test_images_and_drives_of_the_old_nodes(tmp_path: Path) -> None:
     assert broken(rehearse(tmp_path, text.replace("IMAGE", "ltsc2022"))) == {"WIN-UPG-005"}
 
 
+def test_selectors_of_the_old_build(tmp_path: Path) -> None:
+    label = "node.kubernetes.io/windows-build"
+    pod = DEPLOYMENT.replace("os: windows}", f"os: windows, {label}: 10.0.17763}}")
+    assert "WIN-UPG-009" in broken(rehearse(tmp_path, pod))
+    assert "WIN-UPG-009" not in broken(rehearse(tmp_path, pod.replace("17763", "20348")))
+    runtime_class = (
+        "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: old}, handler: docker, "
+        f"scheduling: {{nodeSelector: {{{label}: 10.0.17763}}}}}}"
+    )
+    [item] = [
+        item
+        for item in rehearse(tmp_path, runtime_class).of("breaks")
+        if item.record.id == "WIN-UPG-009"
+    ]
+    assert (item.obj, item.path) == ("RuntimeClass old", "scheduling.nodeSelector")
+
+
 def test_what_changes_on_nodes(tmp_path: Path) -> None:
     report = rehearse(tmp_path, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
     nodes = {(outcome, limit.id) for outcome, limit in report.nodes}

@@ -336,6 +336,8 @@ def test_older_systems_are_out_since_1_35(
 
 
 @pytest.mark.windows("WIN-OS-110", "WIN-NET-115", "WIN-RES-201", "WIN-STO-119", "WIN-STO-120")
+@pytest.mark.windows("W-OS-10", "W-NET-15", "W-STO-19", "W-STO-20")
+@pytest.mark.windows("W-STO-03", "W-STO-04", "W-STO-05", "W-STO-06", "W-STO-07", "W-STO-09")
 @pytest.mark.windows(
     "WIN-STO-103", "WIN-STO-104", "WIN-STO-105", "WIN-STO-106", "WIN-STO-107", "WIN-STO-109"
 )

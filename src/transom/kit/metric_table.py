@@ -56,6 +56,10 @@ class MetricTable:
         key = (name, labels)
         self._counters[key] = self._counters.get(key, 0) + by
 
+    def set(self, name: str, value: float, *labels: str) -> None:
+        """The value of a gauge."""
+        self._counters[name, labels] = value
+
     def observe(self, name: str, value: float, *labels: str) -> None:
         key = (name, labels)
         bounds = self._rows[name].bounds

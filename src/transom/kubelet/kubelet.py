@@ -44,7 +44,12 @@ from transom.kubelet.server.server import KubeletServer, TlsContext
 from transom.kubelet.serving_certificate import ServingCertificateManager
 from transom.kubelet.static_pods import ApiMirrors, ManifestFolder, StaticPods
 from transom.kubelet.stats.counting import count_runtime_operations
-from transom.kubelet.stats.metrics import KubeletMetrics, ResourceManagerMetrics, StartMetrics
+from transom.kubelet.stats.metrics import (
+    KubeletMetrics,
+    ResourceManagerMetrics,
+    ShutdownMetrics,
+    StartMetrics,
+)
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
 
@@ -99,7 +104,12 @@ class Kubelet:
             self.agent.changed,
         )
         self._shutdown = NodeShutdownManager(
-            env, self._active_pods, self.kill_pod, volumes.mounted, self.agent.changed
+            env,
+            self._active_pods,
+            self.kill_pod,
+            volumes.mounted,
+            self.agent.changed,
+            ShutdownMetrics(metrics).set,
         )
         try:
             self._containers = ContainerManager(

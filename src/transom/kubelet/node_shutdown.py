@@ -13,7 +13,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
+import orjson
+
 from transom.client.events import NORMAL
+from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.kit.durations import format_duration
 from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
@@ -27,12 +30,17 @@ from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.kubelet import kubelet_has
+from transom.machines.smallfiles import read_small_file
 
 log = logging.getLogger("transom.kubelet")
 
 SHUTDOWN_STATUS: Final = "node is shutting down"
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
 _UNMOUNT_POLL: Final = 0.3
+_STATE_FILE: Final = "graceful_node_shutdown_state"
+_NEVER: Final = "0001-01-01T00:00:00Z"  # Go's zero time
+CountShutdown = Callable[[float, float], None]
+"""`count(started, ended)`: the times of the last shutdown, 0 for none."""
 
 
 class ShutdownTexts(NamedTuple):
@@ -149,6 +157,7 @@ class NodeShutdownManager:
     __slots__ = (
         "_active_pods",
         "_changed",
+        "_count",
         "_env",
         "_groups",
         "_kill",
@@ -166,8 +175,12 @@ class NodeShutdownManager:
         kill: KillPod,
         mounted: Callable[[str], bool],
         changed: Callable[[], None],
+        count: CountShutdown,
     ) -> None:
         release = Release(*env.config.release)
+        self._count = (
+            count if _enabled(env.config)("GracefulNodeShutdownBasedOnPodPriority") else None
+        )
         self._env = env
         self._active_pods = active_pods
         self._kill = kill
@@ -179,6 +192,8 @@ class NodeShutdownManager:
         self._groups = kubelet_has(release, "ShutdownGroups")
         self._waits_for_unmounts = kubelet_has(release, "ShutdownUnmounts")
         self._shutting_down = False
+        if self._count is not None:
+            self._count(*(self._recorded_times() if self._periods else (0.0, 0.0)))
 
     @property
     def enabled(self) -> bool:
@@ -207,6 +222,12 @@ class NodeShutdownManager:
             )
         self._shutting_down = True
         self._changed()
+        began = self._env.clock.time()
+        self._record_times(began, 0.0)
+        await self._end_groups()
+        self._record_times(began, self._env.clock.time())
+
+    async def _end_groups(self) -> None:
         groups = group_pods_by_priority(
             self._periods, self._active_pods(), pod_priority if self._groups else _pod_importance
         )
@@ -219,6 +240,28 @@ class NodeShutdownManager:
                 rest = period.seconds - (self._env.clock.monotonic() - started)
                 if rest > 0 and period != self._periods[-1]:
                     await self._env.clock.sleep(rest)
+
+    def _recorded_times(self) -> tuple[float, float]:
+        """Of the last shutdown, from the state file; 0 if there was none."""
+        try:
+            content = orjson.loads(read_small_file(self._env.host.files, self._state_path))
+            return (_unix_time(content["startTime"]), _unix_time(content["endTime"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0, 0.0
+
+    def _record_times(self, started: float, ended: float) -> None:
+        if self._count is None:
+            return
+        content = {"startTime": rfc3339(started), "endTime": rfc3339(ended) if ended else _NEVER}
+        try:
+            self._env.host.files.write(self._state_path, orjson.dumps(content))
+        except OSError as problem:
+            log.warning("the state of the node shutdown cannot be written: %s", problem)
+        self._count(started, ended)
+
+    @property
+    def _state_path(self) -> str:
+        return self._env.os.join(self._env.config.root_dir, _STATE_FILE)
 
     async def _kill_group(self, period: ShutdownPeriod, pods: Sequence[Object]) -> None:
         await asyncio.gather(*(self._kill_pod(period, pod) for pod in pods))
@@ -241,6 +284,10 @@ class NodeShutdownManager:
             for one in (task, timer):
                 one.cancel()
             await asyncio.gather(task, timer, return_exceptions=True)
+
+
+def _unix_time(text: str) -> float:
+    return 0.0 if text == _NEVER else parse_rfc3339(text)
 
 
 def group_pods_by_priority(

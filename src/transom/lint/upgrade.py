@@ -26,6 +26,7 @@ from transom.windows.records import Network, NodeTarget, Release, Runtime, Windo
 from transom.windows.target_nodes import TargetNodes, target_nodes_from_options
 
 Outcome = Literal["breaks", "changes", "works"]
+_BUILD_LABEL: Final = "node.kubernetes.io/windows-build"
 _DRIVE: Final = re.compile(r"(?i)^[d-z]:[\\/]?$")
 _DOCKER_PIPE: Final = re.compile(r"(?i)pipe[\\/]docker_engine|docker\.sock")
 _CSI_PROXY: Final = re.compile(r"(?i)pipe[\\/]csi-proxy")
@@ -108,6 +109,13 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "logs and metrics agents that ask Docker find nothing, and images are pulled again.",
             "Use crictl on the nodes, and agents that read C:\\var\\log\\pods or ask containerd.",
             severity="none",
+        ),
+        _record(
+            9,
+            "The selector names the old build",
+            "Nodes of the new build have another label node.kubernetes.io/windows-build: pods that "
+            "select the old build stay Pending when the old nodes are gone.",
+            "Select the new build, or use a RuntimeClass for each build.",
         ),
     )
 }
@@ -306,6 +314,25 @@ def _old_role(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterator
             yield _found(7, obj, (*steps, "nodeSelector"), "no node has the role label master")
 
 
+def _old_build(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterator[UpgradeItem]:
+    if old.build == new.build:
+        return
+    for steps, spec in _selectors(obj):
+        wanted = (spec.get("nodeSelector") or {}).get(_BUILD_LABEL)
+        if wanted == f"10.0.{old.build}":
+            yield _found(
+                9, obj, (*steps, "nodeSelector"), f"no node of build {new.build} has {wanted}"
+            )
+
+
+def _selectors(obj: ManifestObject) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
+    """Pod specs, and the scheduling of RuntimeClasses."""
+    yield from _pod_paths(obj)
+    scheduling = obj.value.get("scheduling")
+    if obj.kind == "RuntimeClass" and isinstance(scheduling, Mapping):
+        yield ("scheduling",), scheduling
+
+
 UPGRADE_CHECKS: Final[
     tuple[Callable[[ManifestObject, NodeTarget, NodeTarget], Iterator[UpgradeItem]], ...]
-] = (_removed_api, _policies, _host_paths, _drive_letters, _old_role)
+] = (_removed_api, _policies, _host_paths, _drive_letters, _old_role, _old_build)

@@ -197,6 +197,7 @@ async def test_older_kubelets_have_no_memory_manager(node: Any) -> None:
             assert metrics(linux, "memory") == []
 
 
+@pytest.mark.windows("W-RES-20", "W-RES-21")
 async def test_windows_nodes_have_the_best_effort_policy(node: Any) -> None:
     gate = {"WindowsCPUAndMemoryAffinity": True}
     reserved = (MemoryReservation(0, {"memory": "500Mi"}),)

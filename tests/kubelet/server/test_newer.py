@@ -129,6 +129,7 @@ async def ask(world: World, **query: Any) -> bytes:
     return answer.body or b""
 
 
+@pytest.mark.windows("W-DBG-07", "W-DBG-10", "W-DBG-11")
 async def test_services_log_to_the_journal_or_to_files() -> None:
     programs = Programs()
     world = World(version=V36, enable_system_log_query=True, run_program=programs)
@@ -170,6 +171,7 @@ async def test_rejected_queries(query: Any, error: str) -> None:
     assert (failure.value.status, str(failure.value)) == (406, error + "\n")
 
 
+@pytest.mark.windows("W-DBG-09", "W-DBG-12")
 async def test_services_of_windows_log_events() -> None:
     programs = Programs()
     world = World("windows", version=V36, enable_system_log_query=True, run_program=programs)

@@ -454,7 +454,7 @@ async def test_containerd_is_given_the_contents_themselves(node: Any) -> None:
         assert not node.host.registry.values(CREDENTIAL_SPECS)
 
 
-@pytest.mark.windows("RT-09")
+@pytest.mark.windows("RT-09", "W-SEC-39", "W-SEC-41")
 @flavours
 async def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -> None:
     async with node("windows", flavour=flavour) as node:

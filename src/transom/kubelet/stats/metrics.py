@@ -48,6 +48,12 @@ TABLE: Final[dict[str, MetricRow]] = {
         "counter",
         "The number of admission request failures where resources could not be aligned.",
     ),
+    "kubelet_graceful_shutdown_start_time_seconds": MetricRow(
+        "gauge", "Last graceful shutdown start time since unix epoch in seconds"
+    ),
+    "kubelet_graceful_shutdown_end_time_seconds": MetricRow(
+        "gauge", "Last graceful shutdown end time since unix epoch in seconds"
+    ),
     "dra_operations_duration_seconds": MetricRow(
         "histogram",
         "Latency histogram in seconds for the duration of handling all ResourceClaims referenced "
@@ -188,6 +194,19 @@ class ResourceManagerMetrics:
         name = self._names.get((manager, event))
         if name is not None:
             self._metrics.count(name)
+
+
+class ShutdownMetrics:
+    """When the last graceful shutdown of the node began and ended; 0 if it has not."""
+
+    __slots__ = ("_metrics",)
+
+    def __init__(self, metrics: KubeletMetrics) -> None:
+        self._metrics = metrics
+
+    def set(self, started: float, ended: float) -> None:
+        for name, value in (("start", started), ("end", ended)):
+            self._metrics.set(f"kubelet_graceful_shutdown_{name}_time_seconds", int(value))
 
 
 class StartMetrics:
