@@ -94,9 +94,8 @@ class ServerOptions:
     service_cidr: str = "10.96.0.0/16"  # or one of each family, separated by a comma
     node_ports: tuple[int, int] = (30000, 32767)
     clock: Clock = field(default_factory=RealClock)
-    workers: WorkRunner = field(
-        default_factory=WorkerThread
-    )  # for large bodies and expensive rules; stopped with the server
+    # for large bodies and expensive rules; stopped with the server
+    workers: WorkRunner = field(default_factory=WorkerThread)
     # For uids, names and jitter; never used for secrets.
     rng: random.Random = field(default_factory=random.Random)
     tokens: Mapping[str, UserInfo] = field(default_factory=dict)

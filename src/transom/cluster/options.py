@@ -491,9 +491,8 @@ def enable_dual_stack(config: ClusterConfig) -> ClusterConfig:
         _parse_ranges(name, getattr(config, name))
     both = any(len(split_cidrs(getattr(config, name))) == 2 for name in _RANGE_FIELDS)
     known = parse_feature_gates(config.feature_gates, config.release)
-    dual = config.network.dual_stack or (
-        both and known.get(DUAL_STACK_GATE, False)
-    )  # the gate and ranges match kubeadm's
+    # the gate and ranges match kubeadm's
+    dual = config.network.dual_stack or (both and known.get(DUAL_STACK_GATE, False))
     if both and not dual:
         raise UserError(
             "ranges of both IP families need dual stack, which is off for this cluster",

@@ -105,9 +105,8 @@ class Disruption:
 
     def _pod_updated(self, old: Object, new: Object) -> None:
         if old["metadata"].get("labels") != new["metadata"].get("labels"):
-            for budget in self._over(
-                old
-            ):  # it may have lost the pod, and would otherwise count it forever
+            # it may have lost the pod, and would otherwise count it forever
+            for budget in self._over(old):
                 self._changed(budget)
         self._pod_changed(new)
 
@@ -282,9 +281,8 @@ class Disruption:
                 continue
             expected = parse_rfc3339(since) + _DELETION_SECONDS
             if expected < now:
-                namespace = budget["metadata"][
-                    "namespace"
-                ]  # Kubernetes' text has the namespace twice, where the name should be
+                # Kubernetes' text has the namespace twice, where the name should be
+                namespace = budget["metadata"]["namespace"]
                 self._events.event(
                     pod,
                     WARNING,

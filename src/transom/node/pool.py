@@ -30,7 +30,7 @@ from transom.node.cluster_services import (
 )
 from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
 from transom.node.network import NodeNetwork, NodeStacks
-from transom.node.node import Node, node_pause_image
+from transom.node.node import Node, configured_pause_image
 from transom.node.runtimes import check_engine, choose_engines
 from transom.node.settings import name_option
 from transom.node.spec import NodeSpec, changed_spec, kubelet_version
@@ -387,7 +387,7 @@ class NodePool:
             "docker" if spec.runtime == "docker" else "containerd",
             spec.runtime_version,
             self._catalogue,
-            sandbox_image=node_pause_image(cluster, spec),
+            sandbox_image=configured_pause_image(cluster, spec),
             addresses=network.addresses,
             hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
             csi_storage=self._csi_storage,

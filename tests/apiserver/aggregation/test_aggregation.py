@@ -296,9 +296,8 @@ async def test_big_answers_wait_for_a_slow_reader() -> None:
         w.remote.answer = lambda _r: HttpResponse(200, [], list(parts))
         client = await w.dial()
         await client.send(get(f"/apis/{GROUP}/v1/things"))
-        await asyncio.sleep(
-            0.2
-        )  # the client does not read: more than any buffer holds is still to come
+        # the client does not read: more than any buffer holds is still to come
+        await asyncio.sleep(0.2)
         assert await client.read_all(40_000_000) == b"".join(parts)
         client.close()
 

@@ -18,7 +18,7 @@ from transom.apiserver.core.integrity import check_value
 from transom.cluster import config as configs
 from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
-from transom.cluster.data import snapshots
+from transom.cluster.data import snapshot_check, snapshot_restore, snapshots
 from transom.cluster.data.snapshot_sources import read_stopped_cluster
 from transom.cluster.pki import ensure_cluster_pki
 from transom.kit import keyring
@@ -124,7 +124,7 @@ def test_a_snapshot_of_a_stopped_cluster_is_what_the_cluster_holds(home: Path) -
         home / "a.snapshot.partial"
     ).exists()
     assert (
-        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["sha256"]
+        snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)["sha256"]
         == saved["sha256"]
     )
     reader = SnapshotReader(home / "a.snapshot")
@@ -139,7 +139,7 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
     snapshots.save_snapshot(
         config, home / "a.snapshot", with_keys=False, report_progress=report_progress
     )
-    found = snapshots.restore_snapshot(
+    found = snapshot_restore.restore_snapshot(
         home / "a.snapshot",
         "green",
         key_file=None,
@@ -175,7 +175,7 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
 
     with_store(green, old_clients)
     with pytest.raises(UserError, match="exists"):
-        snapshots.restore_snapshot(
+        snapshot_restore.restore_snapshot(
             home / "a.snapshot",
             "green",
             key_file=None,
@@ -201,7 +201,7 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
     with_store(config, more)
     key = (config.pki / "sa.key").read_bytes()
     (config.pki / "sa.key").write_bytes(b"another")
-    found = snapshots.restore_snapshot(
+    found = snapshot_restore.restore_snapshot(
         home / "a.snapshot",
         "",
         key_file=None,
@@ -227,7 +227,7 @@ def test_a_running_cluster_is_not_restored_over(home: Path) -> None:
     )
     lock = daemon.ClusterLock(config)
     with pytest.raises(UserError, match="already running"):
-        snapshots.restore_snapshot(
+        snapshot_restore.restore_snapshot(
             home / "a.snapshot",
             "",
             key_file=None,
@@ -248,19 +248,19 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
     assert b"c2lnbmVk" not in data
     moved = home / "keys"
     Path(config.encryption_key_file).rename(moved)
-    found = snapshots.verify_snapshot(
+    found = snapshot_check.verify_snapshot(
         home / "a.snapshot", None if with_keys else moved, report_progress
     )
     assert found["encryptedNotDecoded"] == 0
     if not with_keys:
         assert (
-            snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)[
+            snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)[
                 "encryptedNotDecoded"
             ]
             == 1
         )
         with pytest.raises(UserError, match="encrypted"):
-            snapshots.restore_snapshot(
+            snapshot_restore.restore_snapshot(
                 home / "a.snapshot",
                 "green",
                 key_file=None,
@@ -269,7 +269,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
                 report_progress=report_progress,
             )
         assert configs.load_config("green") is None
-    snapshots.restore_snapshot(
+    snapshot_restore.restore_snapshot(
         home / "a.snapshot",
         "green",
         key_file=None if with_keys else moved,
@@ -298,12 +298,12 @@ def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
         changed[at] ^= 1 << rng.randrange(8)
         path.write_bytes(changed)
         with pytest.raises(UserError) as refused:
-            snapshots.verify_snapshot(path, None, report_progress)
-        assert refused.value.code == snapshots.EXIT_DAMAGED, at
+            snapshot_check.verify_snapshot(path, None, report_progress)
+        assert refused.value.code == snapshot_check.EXIT_DAMAGED, at
     for _ in range(30):
         path.write_bytes(data[: rng.randrange(len(data))])
         with pytest.raises(UserError, match="damaged"):
-            snapshots.restore_snapshot(
+            snapshot_restore.restore_snapshot(
                 path,
                 "green",
                 key_file=None,
@@ -315,7 +315,7 @@ def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
     for more in (b"x", data[-8:], data):
         path.write_bytes(data + more)
         with pytest.raises(UserError, match="something follows its end"):
-            snapshots.verify_snapshot(path, None, report_progress)
+            snapshot_check.verify_snapshot(path, None, report_progress)
 
 
 class Interrupted:
@@ -346,16 +346,20 @@ def test_an_interrupted_save_continues_where_it_stopped(home: Path, torn: int) -
     source = Interrupted(read_stopped_cluster(config), 2)
     target = home / "a.snapshot"
     with pytest.raises(UserError, match="does not answer"):
-        snapshots._save(config, source, target, with_keys=False, report_progress=report_progress)
+        snapshots.write_snapshot(
+            config, source, target, with_keys=False, report_progress=report_progress
+        )
     assert not target.exists()
     partial = home / "a.snapshot.partial"
     if torn:
         partial.write_bytes(partial.read_bytes()[:-torn])
     source.left = 100
     printed: list[str] = []
-    saved = snapshots._save(config, source, target, with_keys=False, report_progress=printed.append)
+    saved = snapshots.write_snapshot(
+        config, source, target, with_keys=False, report_progress=printed.append
+    )
     assert source.begun == 1 and printed and saved["records"] == 601
-    assert snapshots.verify_snapshot(target, None, report_progress)["records"] == 601
+    assert snapshot_check.verify_snapshot(target, None, report_progress)["records"] == 601
     assert {record.key for record in SnapshotReader(target)} == set(contents(config))
 
 
@@ -363,7 +367,7 @@ def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
     config = cluster()
     source = Interrupted(read_stopped_cluster(config), 1)
     with pytest.raises(UserError):
-        snapshots._save(
+        snapshots.write_snapshot(
             config, source, home / "a.snapshot", with_keys=False, report_progress=report_progress
         )
     assert (
@@ -372,7 +376,9 @@ def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
         )["records"]
         == 601
     )
-    assert snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["records"] == 601
+    assert (
+        snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)["records"] == 601
+    )
 
 
 def test_list_names_what_is_there_and_what_is_damaged(home: Path) -> None:
@@ -399,7 +405,7 @@ def test_objects_that_do_not_decode_are_found(home: Path) -> None:
     writer.add_records(pack_records([SnapshotRecord("pods/default/a", b"{", 3, 3, None)]))
     writer.finish()
     with pytest.raises(UserError, match="pods/default/a: the value is not JSON") as refused:
-        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)
+        snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)
     assert refused.value.code == 3
 
 
@@ -444,7 +450,7 @@ def test_a_snapshot_with_odd_contents_is_refused_with_the_reason(home: Path, nam
     records, more, message = FOREIGN[name]
     path = foreign_snapshot(home / "a.snapshot", records, **more)
     with pytest.raises(UserError, match=message):
-        snapshots.restore_snapshot(
+        snapshot_restore.restore_snapshot(
             path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
         )
     assert configs.load_config("new") is None
@@ -458,7 +464,7 @@ def test_changes_of_one_transaction_of_etcd_are_restored_with_distinct_revisions
         return SnapshotRecord(f"configmaps/default/{name}", orjson.dumps(value), created, 3, None)
 
     path = foreign_snapshot(home / "a.snapshot", [record("quota", 2), record("z", 3)])
-    snapshots.restore_snapshot(
+    snapshot_restore.restore_snapshot(
         path, "new", key_file=None, replace_existing=False, bump=0, report_progress=print
     )
     restored = configs.load_config("new")
@@ -474,7 +480,7 @@ def test_changes_of_one_transaction_of_etcd_are_restored_with_distinct_revisions
 def test_a_secret_that_does_not_decode_does_not_prevent_a_restore(home: Path, value: bytes) -> None:
     fine = RECORD._replace(key="secrets/default/b", mod_revision=4)
     path = foreign_snapshot(home / "a.snapshot", [RECORD._replace(value=value), fine])
-    report = snapshots.restore_snapshot(
+    report = snapshot_restore.restore_snapshot(
         path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
     )
     assert report["records"] == 2
@@ -487,7 +493,7 @@ def test_the_restored_cluster_lives_in_its_own_folder(home: Path) -> None:
     path = foreign_snapshot(
         home / "a.snapshot", [RECORD], **{"cluster.json": {"home": str(home / "elsewhere")}}
     )
-    snapshots.restore_snapshot(
+    snapshot_restore.restore_snapshot(
         path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
     )
     restored = configs.load_config("new")

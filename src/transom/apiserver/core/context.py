@@ -109,9 +109,8 @@ class RequestContext:
         # nothing is created.
         self.authorize_create: Callable[[], None] | None = None
         self.annotations: dict[str, str] = {}  # audit annotations
-        self.body_annotations: dict[
-            str, str
-        ] = {}  # annotations with parts of the body: only if bodies are logged
+        # annotations with parts of the body: only if bodies are logged
+        self.body_annotations: dict[str, str] = {}
 
     @property
     def manager(self) -> str:

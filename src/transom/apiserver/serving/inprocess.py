@@ -40,7 +40,7 @@ from transom.apiserver.serving.inprocess_watch import (
     BATCH_BYTES,
     InProcessWatch,
     RecordEvents,
-    is_slow,
+    is_decoded_in_thread,
 )
 from transom.apiserver.serving.responses import list_metadata, list_object
 from transom.client.api import (
@@ -153,7 +153,7 @@ class InProcessExchange(ApiExchange[Any]):
         self.res = res
         self.routed = True
         result = dispatch(self)
-        if type(result) is ObjectResult and not is_slow(result.record):
+        if type(result) is ObjectResult and not is_decoded_in_thread(result.record):
             self.output = self._object(result)
             return None
         if isinstance(result, tuple) and not isinstance(result, ListResult | ObjectResult):
@@ -166,7 +166,7 @@ class InProcessExchange(ApiExchange[Any]):
             result = await result
         if isinstance(result, ListResult):
             self.output = await self._decode_list(result)
-        elif isinstance(result, ObjectResult) and is_slow(result.record):
+        elif isinstance(result, ObjectResult) and is_decoded_in_thread(result.record):
             self.output = await self._large_object(result)
         else:
             self.output = self._output(result)
@@ -212,7 +212,7 @@ class InProcessExchange(ApiExchange[Any]):
         large: list[int] = []
         size = 0
         for count, record in enumerate(listing.records):
-            if is_slow(record):
+            if is_decoded_in_thread(record):
                 items.append(await self._large_lean_object(res, record))
             else:
                 items.append(self._lean_object(res, record))

@@ -50,9 +50,8 @@ _BIG_BYTES = 256 * 1024  # and lists of more bytes than this
 # Objects of more bytes than this are encoded in the worker thread, unless the stored bytes are sent
 # unchanged.
 _LARGE, _LARGE_YAML = 64 * 1024, 16 * 1024
-_REORDERED = (
-    "flowcontrol.apiserver.k8s.io/FlowSchema",
-)  # their fields have a different order in a Table
+# their fields have a different order in a Table
+_REORDERED = "flowcontrol.apiserver.k8s.io/FlowSchema"
 _WARNINGS_MOST, _WARNING_MOST = 4096, 256  # characters: in total and of one
 _CACHE = (b"Cache-Control", b"no-cache, private")
 _JSON_HEADERS: Headers = [(b"Content-Type", b"application/json"), _CACHE]

@@ -161,7 +161,7 @@ class EtcdClient:
         return wire.read_lease(answer)
 
     async def version(self) -> str:
-        return wire.read_text(
+        return wire.read_text_field(
             await self._read("/etcdserverpb.Maintenance/Status", b"", _CALL_SECONDS)
         )
 
@@ -321,7 +321,7 @@ class EtcdClient:
     async def _authenticate(self, channel: GrpcChannel) -> None:
         request = wire.authenticate_request(self._address.user, self._address.password)
         answer = await channel.call("/etcdserverpb.Auth/Authenticate", request, _CONNECT_SECONDS)
-        self._token = (("token", wire.read_text(answer)),)
+        self._token = (("token", wire.read_text_field(answer)),)
 
     def _ping_later(self) -> None:
         if self._keepalive is not None:

@@ -46,7 +46,7 @@ async def show_windows(request: PageRequest) -> Answer:
         records.insert(0, registry.RECORDS[shown])
     fields = [
         *node_choice.choice_fields(choice),
-        node_choice.select_field("kind", "Show", _KINDS, kind),
+        node_choice.select_input("kind", "Show", _KINDS, kind),
     ]
     search = tag(
         "label",
