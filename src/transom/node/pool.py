@@ -24,6 +24,7 @@ from transom.machines.power import PowerAction
 from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
 from transom.node.cluster_services import (
     ClusterDns,
+    keep_api_server_published,
     publish_api_server,
     publish_kube_proxy,
     relay_api_server,
@@ -174,6 +175,7 @@ class NodePool:
                 group.create_task(cluster.network.run())
                 group.create_task(cluster.supervise("cluster DNS", self._run_dns))
                 group.create_task(self._publish_kube_proxy())
+                group.create_task(self._keep_api_server_published())
                 group.create_task(cluster.supervise("ingress controller", self._run_ingress))
                 if self._real_runtimes is not None:
                     group.create_task(self._real_runtimes.prepare())
@@ -205,9 +207,15 @@ class NodePool:
             return relays.close
         bind = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
         address = cluster.node_ips(cluster.control_plane)[0]
-        return await publish_api_server(
-            cluster.admin, cluster.dataplane, address, (bind, settings.port)
-        )
+        await publish_api_server(cluster.admin, address)
+        return relay_api_server(cluster.dataplane, address, (bind, settings.port))
+
+    async def _keep_api_server_published(self) -> None:
+        cluster = self.cluster
+        if cluster.control_plane is None or cluster.api_relays:  # the API servers do it
+            return
+        address = cluster.node_ips(cluster.control_plane)[0]
+        await keep_api_server_published(cluster.admin, cluster.clock, address)
 
     async def _publish_kube_proxy(self) -> None:
         cluster, settings = self.cluster, self.cluster.settings
