@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from transom.kit.process import end_with_parent
@@ -34,12 +35,14 @@ class ManagedProcess:
         on_line: ReportLine | None = None,
         on_start: Callable[[], Any] | None = None,
         log_file: int | None = None,
+        parent_death_signal: signal.Signals = signal.SIGTERM,
     ) -> None:
         self.name = name
         self._command = list(command)
         self._on_line = on_line
         self._on_start = on_start
         self._log_file = log_file
+        self._parent_death_signal = parent_death_signal
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -72,7 +75,7 @@ class ManagedProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if self._on_line is not None else self._log_file,
             stderr=self._log_file,
-            preexec_fn=end_with_parent,
+            preexec_fn=partial(end_with_parent, self._parent_death_signal),
         )
         self._started = time.monotonic()
         log.info("%s is process %d", self.name, self._process.pid)
