@@ -350,6 +350,13 @@ def _load(service: ImageService, args: argparse.Namespace) -> None:
 
     if args.image and args.file:
         raise UserError("IMAGE and --file cannot be combined", code=EXIT_USAGE)
+    for name in args.image:
+        if Path(name).is_file():
+            raise UserError(
+                f"{name} is a file, not an image of a container engine",
+                f"load the archive with: transom image load --file {shlex.quote(name)}",
+                EXIT_USAGE,
+            )
     if args.engine and not args.image:
         raise UserError("--from needs IMAGE", "for example: transom image load web:1", EXIT_USAGE)
     if not args.image and args.file is None and sys.stdin.isatty():
