@@ -187,9 +187,8 @@ def test_thousands_of_owners(victim: Victim, attack: Attack, rounds: int) -> Non
         }
         for i in range(25_000)
     ]
-    with attack(
-        rss=100 * MIB + rounds * 20 * MIB
-    ):  # the history of the store keeps each of them for a while
+    # the history of the store keeps each of them for a while
+    with attack(rss=100 * MIB + rounds * 20 * MIB):
         for number in range(rounds):
             client.ok(
                 "POST",
@@ -198,9 +197,8 @@ def test_thousands_of_owners(victim: Victim, attack: Attack, rounds: int) -> Non
             )
         deadline = time.monotonic() + 20 + 5 * rounds
         while client("GET", f"{DEFAULT}/configmaps/owned-{rounds - 1}").status != 404:
-            assert (
-                time.monotonic() < deadline
-            )  # the garbage collector removes what has no owner left
+            # the garbage collector removes what has no owner left
+            assert time.monotonic() < deadline
             time.sleep(0.2)
     client.close()
 

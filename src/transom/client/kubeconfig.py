@@ -268,7 +268,7 @@ def config_document(config: RestConfig) -> dict[str, Any]:
     }
 
 
-def config_from_document(document: dict[str, Any]) -> RestConfig:
+def rest_config_from_document(document: dict[str, Any]) -> RestConfig:
     """The inverse of `config_document`."""
     pem, token_file = document["client_pem"].encode("latin-1"), document["token_file"]
     authority, verify = document["authority"], document["verify"]

@@ -89,9 +89,8 @@ class CloudProvider:
         self._clock = clock
         self._folder = folder
         self.latency = 0.0  # seconds for attaching and detaching
-        self._limits: dict[
-            str, dict[str, int]
-        ] = {}  # node -> plugin -> disks, if it is not the default
+        # node -> plugin -> disks, if it is not the default
+        self._limits: dict[str, dict[str, int]] = {}
         self._disks: dict[str, CloudDisk] = {}
         self._shares: dict[str, FileShare] = {}
         self._exports: dict[str, DiskContent] = {}

@@ -32,9 +32,8 @@ class DnsSettings:
     cache: int = 30  # the maximum caching time of other servers' answers
     upstreams: tuple[str, ...] = ()  # empty: only the cluster's names exist
     stub_domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    hosts: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # names with addresses, which take precedence
+    # names with addresses, which take precedence
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nameserver: str = NAMESERVER  # the service of this server
 
 

@@ -11,8 +11,8 @@ from transom.doctor.findings import DoctorFinding
 from transom.doctor.pod_messages import (
     RECENT,
     cause_finding,
-    container_specs,
     has_recent_warning,
+    init_and_containers,
     newest_message,
     plain_message,
 )
@@ -107,7 +107,9 @@ def unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFindi
 def _late_container(s: ClusterSnapshot, pod: Object) -> str:
     """A container that has run without becoming ready for longer than its probe needs to decide."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        spec: Object = next((c for c in container_specs(pod) if c["name"] == status["name"]), {})
+        spec: Object = next(
+            (c for c in init_and_containers(pod) if c["name"] == status["name"]), {}
+        )
         probe, running = spec.get("readinessProbe"), (status.get("state") or {}).get("running")
         if status.get("ready") or not probe or not running:
             continue

@@ -169,9 +169,8 @@ class HttpConnection(RequestReader):
             state == BODY
             and self._head_size > self.server.limits.head + _FRAMING * self.server.limits.body
         ):
-            self._refuse(
-                errors.too_large(self.server.limits.body), IGNORE
-            )  # only framing: chunk extensions, trailers
+            # only framing: chunk extensions, trailers
+            self._refuse(errors.too_large(self.server.limits.body), IGNORE)
         elif self._busy or self.write_paused:
             return
         elif state == IDLE:

@@ -52,9 +52,8 @@ class CallTarget(NamedTuple):
     insecure: bool = False
     pair: ClientPair | None = None
     tls: bool = True
-    addresses: tuple[
-        str, ...
-    ] = ()  # of the host: if given, only these are dialed, and nothing is resolved
+    # of the host: if given, only these are dialed, and nothing is resolved
+    addresses: tuple[str, ...] = ()
     context: ssl.SSLContext | None = None  # instead of the bundle, `insecure` and the pair
 
 
@@ -92,9 +91,8 @@ def client_context(ca_bundle: bytes, insecure: bool, pair: ClientPair | None) ->
     elif ca_bundle:
         # Every certificate in the bundle is trusted, including intermediate CAs.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        with contextlib.suppress(
-            ssl.SSLError, ValueError
-        ):  # nothing usable in it: then nothing is trusted
+        # nothing usable in it: then nothing is trusted
+        with contextlib.suppress(ssl.SSLError, ValueError):
             context.load_verify_locations(cadata=ca_bundle.decode("latin-1"))
     else:
         context.load_default_certs()
@@ -360,9 +358,8 @@ async def dial_target(target: CallTarget, connect: Connect | None = None) -> Out
     """Connects, by default with TCP, and does the TLS handshake; CallError if that fails."""
     sock, address = await _socket(target, connect)
     name = sock.getsockname()
-    local = (
-        join_host_port(*name[:2]) if isinstance(name, tuple) else ""
-    )  # a socket pair has no address
+    # a socket pair has no address
+    local = join_host_port(*name[:2]) if isinstance(name, tuple) else ""
     context = None
     if target.tls:
         context = target.context or client_context(target.ca_bundle, target.insecure, target.pair)

@@ -130,7 +130,9 @@ def host_name(header: str) -> str:
     return header.partition(":")[0]
 
 
-def make_table(ingresses: Iterable[Object], others: Iterable[IngressRoute] = ()) -> RouteTable:
+def make_route_table(
+    ingresses: Iterable[Object], others: Iterable[IngressRoute] = ()
+) -> RouteTable:
     table = RouteTable()
     oldest = sorted(ingresses, key=lambda obj: (_created(obj), _source(obj)))
     routes = [route for obj in oldest for route in ingress_routes(obj)]

@@ -51,7 +51,7 @@ class _PhaseCounts:
     statuses: dict[str, Object] = field(default_factory=dict)
 
 
-def pod_phase(
+def compute_pod_phase(
     pod: Object,
     statuses: Iterable[Object],
     features: PodFeatures,

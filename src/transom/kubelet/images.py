@@ -184,9 +184,8 @@ class ImageManager:
             wait = self._bucket.wait()
             if self._turn is None or wait > _FASTEST_PULL:
                 raise _PullFailure(_QPS_EXCEEDED)
-            await self._env.clock.sleep(
-                wait + _CLOCK_RESOLUTION
-            )  # event loop timers may fire early by this much
+            # event loop timers may fire early by this much
+            await self._env.clock.sleep(wait + _CLOCK_RESOLUTION)
 
     async def _credentials(self, pod: Object, name: str) -> Sequence[AuthConfig | None]:
         """The credentials to try in turn; `None` is an anonymous pull."""

@@ -125,7 +125,7 @@ class NoStartCounter:
         return
 
 
-class DynamicResources(Protocol):
+class ClaimDevices(Protocol):
     """The devices of resource claims."""
 
     async def prepare(self, pod: Object) -> None:

@@ -104,7 +104,7 @@ def _find(pod: Object, name: str) -> tuple[Object, str] | None:
     return None
 
 
-def not_running(status: Object) -> bool:
+def nothing_runs(status: Object) -> bool:
     """Whether no container of the status runs (or may run)."""
     for entry in status.get("containerStatuses") or ():
         state = entry.get("state") or {}

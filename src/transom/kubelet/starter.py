@@ -23,8 +23,8 @@ from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ClaimFailure, ContainerFailure
 from transom.kubelet.labels import container_hash
 from transom.kubelet.parts import (
+    ClaimDevices,
     ContainerConfigSource,
-    DynamicResources,
     HookFailure,
     Hooks,
     ImagePuller,
@@ -63,7 +63,7 @@ class ContainerStarter:
         builder: ContainerConfigSource,
         hooks: Hooks,
         terminator: Terminator,
-        claims: DynamicResources,
+        claims: ClaimDevices,
         counter: StartCounter,
     ) -> None:
         self._env = env

@@ -94,9 +94,8 @@ class RealFolder:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._known: dict[
-            str, tuple[tuple[int, int], bytes]
-        ] = {}  # by the file's metadata when it was read
+        # by the file's metadata when it was read
+        self._known: dict[str, tuple[tuple[int, int], bytes]] = {}
 
     def read(self) -> Mapping[str, bytes]:
         try:
@@ -154,9 +153,9 @@ class StaticPods:
         try:
             node = self._env.config.node_name
             if len(data) <= _SHORT:
-                pod = read_manifest(data, path, node)
+                pod = read_static_pod(data, path, node)
             else:
-                pod = await asyncio.to_thread(read_manifest, data, path, node)
+                pod = await asyncio.to_thread(read_static_pod, data, path, node)
         except BadManifest as problem:
             log.warning("Can't process manifest file %s: %s", path, problem)
             return data, None
@@ -181,7 +180,7 @@ class StaticPods:
         return list(names.values())
 
 
-def read_manifest(data: bytes, path: str, node_name: str) -> Object:
+def read_static_pod(data: bytes, path: str, node_name: str) -> Object:
     """The pod of a JSON or YAML manifest, with its name, uid and namespace. Raises BadManifest."""
     if len(data) > _LONGEST:
         raise BadManifest(f"{path}: the file is too long")

@@ -79,7 +79,7 @@ def generate_pod_status(
     containers = out["containerStatuses"]
     inits = out.get("initContainerStatuses", [])
     _probe(pod, containers, inits, around)  # the phase depends on sidecars that have started
-    phase = condition_rules.pod_phase(
+    phase = condition_rules.compute_pod_phase(
         pod,
         [*containers, *inits],
         features,

@@ -57,9 +57,8 @@ class LintConfig:
     target: TargetConfig = TargetConfig()
     paths: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    ignore: tuple[
-        tuple[tuple[str, ...], tuple[str, ...]], ...
-    ] = ()  # ids, and the paths they apply to (none: everywhere)
+    # ids, and the paths they apply to (none: everywhere)
+    ignore: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     severities: dict[str, Severity] = field(default_factory=dict)
     fail_on: str = ""
     path: Path | None = None

@@ -18,6 +18,7 @@ from transom.machinery.fieldset import (
     FieldSet,
     InvalidFields,
     from_fields_v1,
+    in_order,
     set_difference,
     set_union,
 )
@@ -455,7 +456,7 @@ def _entry(who: ManagerIdentity, fields: FieldSet, api_version: str, time: str |
     if time is not None:
         entry["time"] = time
     entry["fieldsType"] = "FieldsV1"
-    entry["fieldsV1"] = fields
+    entry["fieldsV1"] = in_order(fields)
     if who.subresource:
         entry["subresource"] = who.subresource
     return entry

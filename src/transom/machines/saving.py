@@ -43,9 +43,8 @@ Document = Any
 
 _IN_A_ROW: Final = 0.005  # seconds of listing before other tasks run
 _MAGIC: Final = b"transom machine 1\n"
-_MODE_BITS: Final = (
-    0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE | JUNCTION
-)  # the other flags above st_mode are not part of a disk
+# the other flags above st_mode are not part of a disk
+_MODE_BITS: Final = 0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE | JUNCTION
 
 
 class DamagedState(ValueError):

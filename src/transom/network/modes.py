@@ -40,9 +40,8 @@ class NetworkSolution:
     windows: tuple[str, ...]  # types of plugins, the last one creates the endpoint
     linux: tuple[str, ...]
     ipam: tuple[str, ...]  # IPAM plugins of Windows nodes, the default first; "" is HNS' own
-    backend: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of flannel's net-conf.json, for both sides
+    # of flannel's net-conf.json, for both sides
+    backend: Mapping[str, Any] = field(default_factory=dict)
     record: str = ""
 
 

@@ -165,9 +165,8 @@ class NftChain:
 @dataclass(slots=True)
 class NftSet:
     key: tuple[Field, ...]
-    elements: set[tuple[str, ...]] = field(
-        default_factory=set
-    )  # a prefix or a range is one element
+    # a prefix or a range is one element
+    elements: set[tuple[str, ...]] = field(default_factory=set)
     dynamic: bool = False  # filled by Remember, with a timeout
     intervals: bool = False  # elements may be prefixes or ranges
 

@@ -394,9 +394,8 @@ async def limited_config(clock: Clock, seconds: float, coming: Awaitable[T]) -> 
         return await task
     except asyncio.CancelledError:
         current = asyncio.current_task()
-        if expired and (
-            current is None or not current.cancelling()
-        ):  # the caller may have given up too
+        # the caller may have given up too
+        if expired and (current is None or not current.cancelling()):
             raise TimeoutError("no answer in time") from None
         task.cancel()
         raise

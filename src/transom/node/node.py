@@ -320,7 +320,7 @@ class Node:
                     **cluster_gates(cluster.settings.feature_gates, release),
                     **spec.feature_gates,
                 },
-                pod_infra_image=node_pause_image(cluster, spec),
+                pod_infra_image=configured_pause_image(cluster, spec),
                 windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,
             )
         )
@@ -332,7 +332,7 @@ class Node:
         # Without the flag, the runtime reports the image of sandboxes.
         reported = not kubelet_accepts(release, "pod-infra-container-image")
         return KubeletConfig(
-            pod_infra_image=node_pause_image(self.cluster, self.spec) if reported else "",
+            pod_infra_image=configured_pause_image(self.cluster, self.spec) if reported else "",
             node_name=self.spec.name,
             node_ip=self.network.address,
             version=self.kubelet_version,
@@ -450,5 +450,5 @@ class Node:
             )
 
 
-def node_pause_image(cluster: ClusterAccess, spec: NodeSpec) -> str:
+def configured_pause_image(cluster: ClusterAccess, spec: NodeSpec) -> str:
     return pause_image(cluster.settings, spec) or default_pause_image(spec.build)

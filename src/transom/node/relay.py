@@ -213,9 +213,8 @@ class PortRelay:
             except OSError:
                 continue
             if server.fileno() >= 0:
-                with contextlib.suppress(
-                    OSError
-                ):  # uvloop has no sock_sendto; if the buffer is full, the datagram is lost
+                # uvloop has no sock_sendto; if the buffer is full, the datagram is lost
+                with contextlib.suppress(OSError):
                     server.sendto(reply, sender)
             return
 

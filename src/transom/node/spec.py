@@ -368,12 +368,12 @@ def _check_resources(node: NodeSpec, refuse: _Refuse) -> None:
 def _check_values(node: NodeSpec, refuse: _Refuse) -> None:
     spec_checks.check_labels(node.labels, refuse)
     spec_checks.check_taints(node.taints or (), refuse)
-    spec_checks.check_size("memory", node.memory, refuse)
-    spec_checks.check_size("disk", node.disk, refuse)
+    spec_checks.check_positive_quantity("memory", node.memory, refuse)
+    spec_checks.check_positive_quantity("disk", node.disk, refuse)
     spec_checks.check_swap(node.swap, node.windows, refuse)
     capacity = {"cpu": str(node.cpus), "memory": node.memory}
-    spec_checks.check_reserved("kubeReserved", node.kube_reserved, capacity, refuse)
-    spec_checks.check_reserved("systemReserved", node.system_reserved or {}, capacity, refuse)
+    spec_checks.check_reservation("kubeReserved", node.kube_reserved, capacity, refuse)
+    spec_checks.check_reservation("systemReserved", node.system_reserved or {}, capacity, refuse)
     spec_checks.check_eviction("evictionHard", node.eviction_hard or {}, refuse)
     spec_checks.check_eviction("evictionSoft", node.eviction_soft or {}, refuse)
     if node.max_pods < 0:

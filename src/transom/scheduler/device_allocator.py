@@ -39,7 +39,7 @@ MAX_RESULTS = 32  # devices of a claim
 _MOST_STEPS = 20_000  # of the search on one node, so that it does not hold the scheduler
 
 
-class Deadline:
+class SearchDeadline:
     """Ends the searches of a thread: after some of its CPU time, or when they are cancelled."""
 
     def __init__(self, seconds: float) -> None:
@@ -163,7 +163,7 @@ class DeviceAllocator:
         claims: Sequence[Object],
         node_name: str,
         matches: NodeMatches,
-        deadline: Deadline | None = None,
+        deadline: SearchDeadline | None = None,
     ) -> list[Object] | None:
         """An allocation for each claim, or None. Raises SchedulingError if a claim is in error."""
         pools = gather_pools(self.slices, node_name, matches)
@@ -209,7 +209,7 @@ class _Search:
         self._results: list[list[_Result]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], _Request] = {}
         self._steps = 0
-        self.deadline: Deadline | None = None
+        self.deadline: SearchDeadline | None = None
         self._requests: list[list[list[_Request]]] = []
         self._constraints: list[list[_Constraint]] = []
 

@@ -106,19 +106,18 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
         ),
     ],
 )
-def test_a_script_is_run_for_each_step(tmp_path: Path, attach: str, commands: list[str]) -> None:
+async def test_a_script_is_run_for_each_step(
+    tmp_path: Path, attach: str, commands: list[str]
+) -> None:
     machine, files = node(tmp_path, SCRIPT % (attach, tmp_path / "disk"))
     wanted = using("example.com/disk", size="3")
 
-    async def scenario() -> None:
-        await machine.volumes.mount(wanted)
-        path = machine.volumes.of(UID)["v"].path
-        assert path == f"/var/lib/kubelet/pods/{UID}/volumes/example.com~disk/v"
-        files.write(path + "/f", b"x")
-        assert (tmp_path / "disk/f").read_bytes() == b"x"
-        await machine.volumes.unmount(UID)
-
-    asyncio.run(scenario())
+    await machine.volumes.mount(wanted)
+    path = machine.volumes.of(UID)["v"].path
+    assert path == f"/var/lib/kubelet/pods/{UID}/volumes/example.com~disk/v"
+    files.write(path + "/f", b"x")
+    assert (tmp_path / "disk/f").read_bytes() == b"x"
+    await machine.volumes.unmount(UID)
     lines = (tmp_path / "drivers/example.com~disk/calls").read_text().splitlines()
     assert [line.split()[0] for line in lines] == commands
     mounted = next(line for line in lines if line.startswith("mount "))

@@ -102,9 +102,8 @@ async def test_a_container_of_another_build_does_not_start(
             "p",
             lambda pod: pod["status"]["phase"] != "Pending" or "ErrImage" in str(pod["status"]),
         )
-        if (
-            image.startswith("mcr.") and flavour == "containerd"
-        ):  # a list of the one build, in which containerd looks
+        # a list of the one build, in which containerd looks
+        if image.startswith("mcr.") and flavour == "containerd":
             assert "no match for platform in manifest" in state(pod)["waiting"]["message"]
             return
         end = state(pod)["terminated"]

@@ -99,9 +99,8 @@ def merge_tolerations(first: list[Object], second: list[Object]) -> list[Object]
     covered_later: list[bool] = []
     later = _Tolerations()
     for value in reversed(values):
-        covered_later.append(
-            later.any_covers(value, other_than=value)
-        )  # the first of two equal ones is kept
+        # the first of two equal ones is kept
+        covered_later.append(later.any_covers(value, other_than=value))
         later.add(value)
     merged: list[Object] = []
     kept = _Tolerations()

@@ -90,9 +90,8 @@ class RequestContext:
         self.path = path
         self.warnings: dict[str, None] = {}  # in order, without duplicates
         self.annotations: dict[str, str] = {}  # audit annotations
-        self.body_annotations: dict[
-            str, str
-        ] = {}  # annotations with parts of the body: only if bodies are logged
+        # annotations with parts of the body: only if bodies are logged
+        self.body_annotations: dict[str, str] = {}
 
     @property
     def manager(self) -> str:

@@ -122,6 +122,10 @@ class HttpHandler:
         asked = parse_request_info(request.method, request.path, query)
         return self._chain.run(HttpExchange(self._parts, request, asked, query, user))
 
+    def is_aggregated(self, group: str, version: str) -> bool:
+        """Whether another server serves a group version."""
+        return self._parts.aggregation.claims(group, version)
+
     def streams_body(self, path: str) -> bool:
         """Whether a large body is streamed instead of collected first."""
         try:

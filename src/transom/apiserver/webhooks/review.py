@@ -135,9 +135,8 @@ def parse_admission_response(
     ):
         raise CallFailed(_other_kind(named, version))
     try:
-        review = codec.normalise_object(
-            GVK(GROUP, "v1", _KIND), given
-        )  # both versions have the same fields
+        # both versions have the same fields
+        review = codec.normalise_object(GVK(GROUP, "v1", _KIND), given)
     except codec.DecodeError as problem:
         raise CallFailed(problem.base) from None
     response = review.get("response")

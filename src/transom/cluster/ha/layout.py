@@ -177,7 +177,7 @@ def server_config(config: ClusterConfig, number: int, specs: Sequence[NodeSpec])
     first = control_plane_node(specs)
     node = planes[(number - 1) % len(planes)] if planes else first
     if not config.no_nodes and node is not None:
-        advertised = node_address(config, node)
+        advertised = node_machine_address(config, node)
     store = etcd_address(config, number - 1) if config.etcd_ports else config.store
     return replace(
         config,
@@ -188,5 +188,5 @@ def server_config(config: ClusterConfig, number: int, specs: Sequence[NodeSpec])
     )
 
 
-def node_address(config: ClusterConfig, node: NodeSpec) -> str:
+def node_machine_address(config: ClusterConfig, node: NodeSpec) -> str:
     return str(ipaddress.ip_network(cidr_of_family(config.node_cidr, 4))[node.number + 1])

@@ -55,9 +55,8 @@ class DesiredState:
     def __init__(self, claims: Informer, volumes: Informer, drivers: Informer) -> None:
         self._claims, self._volumes, self._drivers = claims, volumes, drivers
         self._pods: dict[str, tuple[str, set[str]]] = {}  # uid -> node, unique names
-        self._wanted: dict[
-            str, dict[str, dict[str, Object]]
-        ] = {}  # unique name -> node -> uid -> pod
+        # unique name -> node -> uid -> pod
+        self._wanted: dict[str, dict[str, dict[str, Object]]] = {}
         self._specs: dict[str, VolumeSpec] = {}
 
     def track(self, pod: Object) -> set[str]:

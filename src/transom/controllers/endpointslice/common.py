@@ -292,9 +292,8 @@ class SliceWriter:
         """
         namespace = owner["metadata"]["namespace"]
         where = f"for {kind} {object_key(owner)}"
-        if (
-            "deletionTimestamp" not in owner["metadata"]
-        ):  # otherwise the garbage collector would race with us
+        # otherwise the garbage collector would race with us
+        if "deletionTimestamp" not in owner["metadata"]:
             for piece in plan.create:
                 try:
                     made = await self._client.create(

@@ -51,7 +51,7 @@ def is_in_ordinal_range(stateful_set: Object, ordinal: int) -> bool:
     return bool(first <= ordinal < first + stateful_set["spec"].get("replicas", 0))
 
 
-def pod_claims(stateful_set: Object, ordinal: int) -> dict[str, Object]:
+def claims_of_ordinal(stateful_set: Object, ordinal: int) -> dict[str, Object]:
     """The claims of one pod by the names of their templates, in template order."""
     meta, spec = stateful_set["metadata"], stateful_set["spec"]
     found = {}
@@ -91,7 +91,7 @@ def storage_matches(stateful_set: Object, pod: Object) -> bool:
     return all(
         (volumes.get(name, {}).get("persistentVolumeClaim") or {}).get("claimName")
         == claim["metadata"]["name"]
-        for name, claim in pod_claims(stateful_set, ordinal_of(pod)).items()
+        for name, claim in claims_of_ordinal(stateful_set, ordinal_of(pod)).items()
     )
 
 
@@ -99,7 +99,7 @@ def with_identity(stateful_set: Object, pod: Object, *, index_label: bool = Fals
     """The pod with the labels and volumes of its ordinal."""
     meta, ordinal = pod["metadata"], ordinal_of(pod)
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
-    wanted = pod_claims(stateful_set, ordinal)
+    wanted = claims_of_ordinal(stateful_set, ordinal)
     volumes: list[Object] = [
         {"name": volume, "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
         for volume, claim in wanted.items()

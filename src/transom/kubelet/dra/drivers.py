@@ -41,7 +41,7 @@ class DriverNotRegistered(Exception):
     """The text is Kubernetes'."""
 
 
-class DraDriver(NamedTuple):
+class RegisteredDraDriver(NamedTuple):
     name: str
     path: str  # of its socket
     service: str  # v1.DRAPlugin
@@ -60,7 +60,7 @@ class DraDriverRegistry:
         self._env = env
         self._later = later
         self._observe = observe
-        self._drivers: dict[str, list[DraDriver]] = {}
+        self._drivers: dict[str, list[RegisteredDraDriver]] = {}
         self._wipes: dict[str, Timer] = {}
 
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
@@ -93,7 +93,7 @@ class DraDriverRegistry:
                 f"plugin registration failed with err: endpoint {endpoint} already registered for "
                 f"DRA driver plugin {name}"
             )
-        found.append(DraDriver(name, endpoint, self._service(name, endpoint, versions)))
+        found.append(RegisteredDraDriver(name, endpoint, self._service(name, endpoint, versions)))
         if timer := self._wipes.pop(name, None):
             timer.cancel()
 
@@ -126,7 +126,7 @@ class DraDriverRegistry:
             return False
         return True
 
-    def get(self, name: str) -> DraDriver:
+    def get(self, name: str) -> RegisteredDraDriver:
         """Raises DriverNotRegistered."""
         found = self._drivers.get(name)
         if not found:
@@ -136,7 +136,7 @@ class DraDriverRegistry:
         return found[-1]
 
     async def call(
-        self, driver: DraDriver, method: str, claims: Sequence[Message]
+        self, driver: RegisteredDraDriver, method: str, claims: Sequence[Message]
     ) -> dict[str, Any]:
         """The results by the claim's uid. Raises RpcError."""
         endpoint = plugin_endpoint.PluginEndpoint(self._env.host.files, driver.path)

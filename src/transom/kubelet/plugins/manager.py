@@ -60,9 +60,8 @@ class PluginManager:
         self._env = env
         self._handlers = handlers
         self._known: dict[str, _Known] = {}
-        self._failures: dict[
-            str, tuple[float, float]
-        ] = {}  # when to retry, and the current back-off
+        # when to retry, and the current back-off
+        self._failures: dict[str, tuple[float, float]] = {}
         self._look_again = asyncio.Event()
 
     async def run(self) -> None:

@@ -43,9 +43,8 @@ else:
     nodelogs = lazy_import("transom.kubelet.server.nodelogs")
 
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
-_LONG: Final = frozenset(
-    ("exec", "attach", "portforward", "debug")
-)  # with Kubernetes' spelling, which differs from the path
+# with Kubernetes' spelling, which differs from the path
+_LONG: Final = frozenset(("exec", "attach", "portforward", "debug"))
 _DEBUGGING: Final = frozenset(
     ("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs")
 )

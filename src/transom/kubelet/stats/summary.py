@@ -191,9 +191,8 @@ class StatsProvider:
             now, disk, rows, ephemeral, not self._by_cadvisor
         )
         if env.os.cadvisor_containers():
-            count = (
-                sum(stats.processes for _, stats in each.containers) + 1
-            )  # plus the sandbox's own
+            # plus the sandbox's own
+            count = sum(stats.processes for _, stats in each.containers) + 1
             out["process_stats"] = {"process_count": count}
         return out
 

@@ -203,7 +203,9 @@ def _class_from_nil(new: Object, old: Object) -> bool:
     return bool(before.get(CLASS_ANNOTATION, name) == name)
 
 
-def update_claim(new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS) -> Errors:
+def validate_persistent_volume_claim_update(
+    new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS
+) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if before.get("volumeAttributesClassName") is not None:
         options = options._replace(attributes_class=True)
@@ -297,7 +299,9 @@ def _changed_attributes_class(
     return [forbidden(field, text)]
 
 
-def update_claim_status(new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS) -> Errors:
+def validate_persistent_volume_claim_status_update(
+    new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS
+) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if not new["metadata"].get("resourceVersion"):
         errors.append(required("resourceVersion"))
@@ -341,8 +345,8 @@ def _claim_rules(features: FeatureSet) -> ValidationRules:
     options = claim_options(features)
     return ValidationRules(
         partial(validate_claim, options=options),
-        partial(update_claim, options=options),
-        partial(update_claim_status, options=options),
+        partial(validate_persistent_volume_claim_update, options=options),
+        partial(validate_persistent_volume_claim_status_update, options=options),
     )
 
 

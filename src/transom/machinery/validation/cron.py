@@ -51,9 +51,8 @@ class CronField(NamedTuple):
     star: bool
 
 
-Fields = tuple[
-    CronField, CronField, CronField, CronField, CronField
-]  # minute, hour, day of the month, month, day of the week
+# minute, hour, day of the month, month, day of the week
+Fields = tuple[CronField, CronField, CronField, CronField, CronField]
 
 
 class ZonedCron(NamedTuple):

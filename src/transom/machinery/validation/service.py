@@ -361,14 +361,14 @@ def check_traffic_combination(spec: dict[str, Any]) -> Errors:
     )
 
 
-def create_service(service: Object) -> Errors:
+def validate_service_create(service: Object) -> Errors:
     spec = service.get("spec") or {}
     # Combinations of traffic fields are only checked if the rest is valid.
     errors = validate_service(service) + check_mixed_protocols(spec, {})
     return errors or check_traffic_combination(spec)
 
 
-def update_service(new: Object, old: Object) -> Errors:
+def validate_service_update(new: Object, old: Object) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if "ExternalName" not in (spec.get("type"), before.get("type")):
@@ -473,11 +473,15 @@ def check_families_change(
     return errors
 
 
-def update_service_status(new: Object, old: Object) -> Errors:
+def validate_service_status_update(new: Object, old: Object) -> Errors:
     status = (new.get("status") or {}).get("loadBalancer") or {}
     return validate_object_meta_update(new["metadata"], old["metadata"]) + load_balancer_status(
         status, "status.loadBalancer"
     )
 
 
-VALIDATORS = {"/Service": ValidationRules(create_service, update_service, update_service_status)}
+VALIDATORS = {
+    "/Service": ValidationRules(
+        validate_service_create, validate_service_update, validate_service_status_update
+    )
+}

@@ -202,7 +202,7 @@ def _internal_traffic(spec: dict[str, Any], options: ServiceOptions) -> Errors:
     return one_of(policy, path, ("Cluster", "Local"), empty=None)
 
 
-def create_service(service: Object, options: ServiceOptions) -> Errors:
+def validate_service_create_with_options(service: Object, options: ServiceOptions) -> Errors:
     rule = name_is_dns_label if options.relaxed_names else name_is_dns1035_label
     errors = validate_object_meta(service["metadata"], True, rule)
     errors += validate_service_spec(service, None, options)
@@ -211,7 +211,9 @@ def create_service(service: Object, options: ServiceOptions) -> Errors:
     return errors or base.check_traffic_combination(service.get("spec") or {})
 
 
-def update_service(new: Object, old: Object, options: ServiceOptions) -> Errors:
+def validate_service_update_with_options(
+    new: Object, old: Object, options: ServiceOptions
+) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if "ExternalName" not in (spec.get("type"), before.get("type")):
@@ -235,7 +237,9 @@ def update_service(new: Object, old: Object, options: ServiceOptions) -> Errors:
     return errors or base.check_traffic_change(spec, before)
 
 
-def update_service_status(new: Object, old: Object, options: ServiceOptions) -> Errors:
+def validate_service_status_update_with_options(
+    new: Object, old: Object, options: ServiceOptions
+) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     ingress = _ingress(new)
     path = "status.loadBalancer.ingress"
@@ -279,9 +283,9 @@ def check_load_balancer_ingress(
 def service_rules(features: FeatureSet) -> ValidationRules:
     options = service_options(features)
     return ValidationRules(
-        partial(create_service, options=options),
-        partial(update_service, options=options),
-        partial(update_service_status, options=options),
+        partial(validate_service_create_with_options, options=options),
+        partial(validate_service_update_with_options, options=options),
+        partial(validate_service_status_update_with_options, options=options),
     )
 
 

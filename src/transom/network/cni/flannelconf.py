@@ -44,9 +44,8 @@ class FlannelConf:
     enable4: bool = True
     enable6: bool = False
     backend: str = "udp"
-    settings: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # settings of the backend, with lower-case names
+    # settings of the backend, with lower-case names
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

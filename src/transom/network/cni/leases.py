@@ -63,9 +63,8 @@ class SubnetLeases:
         self.by_node: dict[str, SubnetLease] = {}
         self.steps: list[Step] = []
         self.agents: dict[str, LeaseAgent] = {}
-        self.listeners: list[
-            Callable[[], None]
-        ] = []  # for agents that do not wait for the next access
+        # for agents that do not wait for the next access
+        self.listeners: list[Callable[[], None]] = []
 
     def put(self, lease: SubnetLease) -> None:
         before = self.by_node.get(lease.node)

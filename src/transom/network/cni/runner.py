@@ -53,9 +53,8 @@ class RuntimeConf:
     netns: str
     ifname: str = "eth0"
     args: Mapping[str, str] = field(default_factory=dict)
-    capabilities: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # portMappings, bandwidth, ipRanges, dns
+    # portMappings, bandwidth, ipRanges, dns
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
 
 
 class CniRunner(NamedTuple):
@@ -170,9 +169,8 @@ class CniRunner(NamedTuple):
             kept["capabilityArgs"] = runtime.capabilities
         kept["result"] = result
         path = self._cached(network, runtime)
-        data = bytes(
-            memoryview(orjson.dumps(kept))
-        )  # orjson's own bytes keep their oversized buffer alive
+        # orjson's own bytes keep their oversized buffer alive
+        data = bytes(memoryview(orjson.dumps(kept)))
         try:
             self.machine.files.write(path, data, 0o600)
         except FileNotFoundError:

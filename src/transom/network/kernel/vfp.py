@@ -83,9 +83,8 @@ class VfpNode:
     places: Sequence[PodSwitchPort]
     forwarding: bool = False
     tunnels: Mapping[str, str] = field(default_factory=dict)  # network -> its VXLAN device
-    closed: frozenset[str] = (
-        frozenset()
-    )  # networks whose pods may leave only with the node's address
+    # networks whose pods may leave only with the node's address
+    closed: frozenset[str] = frozenset()
     logical: Sequence[str] = ()  # pod CIDRs of other nodes, from the node's routes
     ovn: OvnDatabase | None = None
     networks: list[str] = field(init=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from transom.network.model.addresses import address_family, is_within
-from transom.network.model.crossing import Crossing, node_address
+from transom.network.model.crossing import Crossing, ethernet_address
 from transom.network.model.packet_trip import PacketTrip, TripEnd
 from transom.network.model.switch import SwitchNetwork, SwitchPort, VirtualSwitch
 from transom.network.ovn.database import GENEVE_PORT
@@ -279,7 +279,7 @@ def _is_hosts(switch: VirtualSwitch, net: SwitchNetwork, address: str) -> bool:
 def _wrap(
     net: SwitchNetwork, node: NetworkStack, remote: SwitchPort | None, packet: Packet
 ) -> Packet | None:
-    mine = node_address(node, 4)
+    mine = ethernet_address(node, 4)
     if remote is not None and remote.provider and remote.provider != mine:
         return replace(
             packet,
@@ -299,7 +299,7 @@ def _wrap(
 def _logical(crossing: Crossing, packet: Packet) -> Packet | None:
     """OVN knows every logical port; those of other nodes are reached through tunnels."""
     trip, node = crossing.trip, crossing.node
-    mine = node_address(node, 4)
+    mine = ethernet_address(node, 4)
     if node.ovn is not None:
         there = node.ovn.switch_of(packet.destination)
         if there is None or there.node == node.name:
@@ -317,7 +317,7 @@ def _logical(crossing: Crossing, packet: Packet) -> Packet | None:
             and switch is not None
             and any(net.type == "Transparent" for net in switch.nets())
         ):
-            return replace(packet, outer=Outer(mine, node_address(other, 4), 0, GENEVE_PORT))
+            return replace(packet, outer=Outer(mine, ethernet_address(other, 4), 0, GENEVE_PORT))
     return None
 
 

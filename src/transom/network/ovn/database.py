@@ -98,12 +98,10 @@ class OvnDatabase:
         self._owners = owners
         self.switches: dict[str, LogicalSwitch] = {}  # by node
         self.cluster_vips: dict[Address, OvnVip] = {}
-        self.external_vips: dict[
-            Address, OvnVip
-        ] = {}  # external addresses, which every gateway router serves
-        self.node_ports: dict[
-            tuple[str, int], OvnVip
-        ] = {}  # by protocol and port, on every gateway router
+        # external addresses, which every gateway router serves
+        self.external_vips: dict[Address, OvnVip] = {}
+        # by protocol and port, on every gateway router
+        self.node_ports: dict[tuple[str, int], OvnVip] = {}
         self.listeners: list[Callable[[], None]] = []
         self._by_prefix: dict[tuple[int, int], LogicalSwitch] = {}
         self._keys = _FIRST_KEY

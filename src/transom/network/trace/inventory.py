@@ -29,7 +29,7 @@ class NameLookup(NamedTuple):
     """The answer of cluster DNS for a fully qualified name."""
 
     addresses: tuple[str, ...] = ()
-    says: str = "NXDOMAIN"
+    error: str = "NXDOMAIN"  # why there is no address
 
 
 async def _no_names(_name: str) -> NameLookup:

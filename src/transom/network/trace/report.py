@@ -27,9 +27,8 @@ class TraceReport:
     limit: str = ""
     title: str = ""
     remedy: str = ""
-    notes: list[dict[str, str]] = field(
-        default_factory=list
-    )  # limitations that are visible although it arrives: limit, text
+    # limitations that are visible although it arrives: limit, text
+    notes: list[dict[str, str]] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
         return {

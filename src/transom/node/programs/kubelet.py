@@ -39,7 +39,7 @@ from transom.node.programs.kubelet_config_file import (
     file_settings,
     read_kubelet_configuration,
 )
-from transom.node.programs.listening import NodePorts
+from transom.node.programs.listening import ProgramListener
 from transom.node.programs.log import (
     ERROR,
     FATAL,
@@ -312,7 +312,7 @@ def _listen(
     node: ProgramHost, kubelet: Kubelet, config: KubeletConfig, log: ProgramLog
 ) -> list[Callable[[], None]]:
     """Its API, and /healthz for its own machine."""
-    ports = NodePorts(node, "kubelet")
+    ports = ProgramListener(node, "kubelet")
     closers = [ports.listen("", config.port, lambda sock: _serve(node, kubelet, sock))]
     if config.healthz_port:
         address, port = config.healthz_bind_address, config.healthz_port

@@ -39,7 +39,7 @@ from transom.node.programs.units import (
     edited_command_line,
     enable_unit,
     install_unit,
-    is_enabled,
+    is_unit_enabled,
     unit_files,
 )
 from transom.runtime.sim.login.units import UnitState
@@ -170,7 +170,7 @@ class NodePrograms:
         self.power_off()
         node = self._node
         for binary in node.network.programs:
-            if node.spec.windows or is_enabled(node.machine.files, binary):
+            if node.spec.windows or is_unit_enabled(node.machine.files, binary):
                 process = self._new_process(binary, (), at_boot=True)
                 self._processes[binary].append(process)
         if self._processes["kubelet"]:
@@ -308,7 +308,7 @@ class NodePrograms:
         return unit_files(self._node.machine.files, binary)
 
     def enabled(self, binary: str) -> bool:
-        return is_enabled(self._node.machine.files, binary)
+        return is_unit_enabled(self._node.machine.files, binary)
 
     def enable(self, binary: str, on: bool) -> str:
         return enable_unit(self._node.machine.files, binary, on=on)

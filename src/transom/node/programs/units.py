@@ -41,7 +41,7 @@ def install_unit(files: Files, binary: str, line: CommandLine) -> None:
         files.write(path, _unit_text(binary, line).encode())
 
 
-def is_enabled(files: Files, binary: str) -> bool:
+def is_unit_enabled(files: Files, binary: str) -> bool:
     """Whether it starts at boot. A node without units starts all programs."""
     return not files.exists(f"{VENDOR}/{binary}.service") or files.exists(
         f"{WANTS}/{binary}.service"
@@ -51,7 +51,7 @@ def is_enabled(files: Files, binary: str) -> bool:
 def enable_unit(files: Files, binary: str, *, on: bool) -> str:
     """Returns the line that systemctl prints; empty if nothing changes."""
     link, target = f"{WANTS}/{binary}.service", f"{VENDOR}/{binary}.service"
-    if on == is_enabled(files, binary):
+    if on == is_unit_enabled(files, binary):
         return ""
     if on:
         files.mkdir(WANTS)

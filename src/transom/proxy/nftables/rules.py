@@ -60,9 +60,8 @@ class ServicePortRules:
 
     chains: dict[str, NftChain] = field(default_factory=dict)
     affinities: set[str] = field(default_factory=set)  # dynamic sets of clients' addresses
-    elements: dict[tuple[str, Key], Goto | NftVerdict] = field(
-        default_factory=dict
-    )  # map and key -> verdict
+    # map and key -> verdict
+    elements: dict[tuple[str, Key], Goto | NftVerdict] = field(default_factory=dict)
     members: set[tuple[str, Key]] = field(default_factory=set)  # set and key
 
 

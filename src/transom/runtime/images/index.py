@@ -45,9 +45,8 @@ class IndexedImage(NamedTuple):
 @dataclass(slots=True)
 class ImageIndexState:
     images: dict[str, IndexedImage] = field(default_factory=dict)
-    names: dict[str, dict[str, NameMeaning]] = field(
-        default_factory=dict
-    )  # name -> Platform.key -> target
+    # name -> Platform.key -> target
+    names: dict[str, dict[str, NameMeaning]] = field(default_factory=dict)
 
     def find(self, name: str, platform: NodePlatform) -> NameMeaning | None:
         """For a node: what was pulled for its platform, otherwise the best match of what users have

@@ -51,12 +51,10 @@ class Registries:
     """The machine's registry configuration, by `HOST` or `HOST:PORT` as in image names."""
 
     insecure: frozenset[str] = frozenset()  # unverified TLS, or plain HTTP
-    mirrors: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # tried before the registry itself
-    authorities: Mapping[str, bytes] = field(
-        default_factory=dict
-    )  # PEM, replacing the machine's own certificates
+    # tried before the registry itself
+    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # PEM, replacing the machine's own certificates
+    authorities: Mapping[str, bytes] = field(default_factory=dict)
     connect: Connect | None = None  # opens sockets, where plain TCP cannot reach them
 
 

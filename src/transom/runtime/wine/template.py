@@ -328,9 +328,8 @@ def _lean(name: str, content: str) -> str:
         temp = registry.registry_expand_text(r"%USERPROFILE%\AppData\Local\Temp")
         own = {
             "Environment": {"TEMP": temp, "TMP": temp},
-            r"Software\Wine\Drivers": {
-                "Graphics": registry.registry_text("null")
-            },  # there is no display
+            # there is no display
+            r"Software\Wine\Drivers": {"Graphics": registry.registry_text("null")},
         }
         return content + (registry.registry_sections(own) if name == "user.reg" else "")
     starts = dict.fromkeys(_DISABLED, _NO_START) | dict.fromkeys(_ON_DEMAND, _DEMAND_START)

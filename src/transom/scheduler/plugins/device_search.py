@@ -12,7 +12,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.scheduler.arrays import np
-from transom.scheduler.device_allocator import Deadline
+from transom.scheduler.device_allocator import SearchDeadline
 from transom.scheduler.device_pools import NodeMatches
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import Status
@@ -29,7 +29,7 @@ _FEW = 1000  # steps, about 10 ms; also pairs of a slice and a node
 _CHEAP = 20_000  # cost of all selectors for all devices, about 10 ms
 
 T = TypeVar("T")
-Find = Callable[[NodeInfo, NodeMatches, Deadline], T | Status | None]
+Find = Callable[[NodeInfo, NodeMatches, SearchDeadline], T | Status | None]
 
 
 def is_long_search(
@@ -99,7 +99,7 @@ async def search_nodes(
     """What `find` returns or raises for each node."""
     nodes = [node for node in snapshot.rows if node is not None]
     matching = await _matching_selectors(slices, nodes, snapshot)
-    deadline = Deadline(_SECONDS)
+    deadline = SearchDeadline(_SECONDS)
     try:
         return await asyncio.to_thread(_search, find, nodes, matching, deadline)
     finally:
@@ -128,7 +128,7 @@ async def _matching_selectors(
 
 
 def _search(
-    find: Find[T], nodes: list[NodeInfo], matching: dict[str, set[int]], deadline: Deadline
+    find: Find[T], nodes: list[NodeInfo], matching: dict[str, set[int]], deadline: SearchDeadline
 ) -> dict[str, T | Status | SchedulingError]:
     out: dict[str, T | Status | SchedulingError] = {}
     for node in nodes:

@@ -190,7 +190,7 @@ def _above(path: str, of_directory: bool) -> dict[str, Any]:
     return {"Directory": PsObject("System.IO.DirectoryInfo", properties, path)}
 
 
-def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
+def directory_entry(call: CmdletCall, path: str, state: Stat) -> PsObject:
     files = call.process.files
     full = files.absolute(path)
     directory = state.kind == "directory" or (state.kind == "symlink" and files.is_directory(full))
@@ -305,7 +305,7 @@ def _list_matches(call: CmdletCall, given: str) -> None:
 
 def _shown(call: CmdletCall, path: str, top: str = "") -> Any:
     """-Name: relative to the directory that is listed."""
-    made = file_object(call, path, call.process.files.stat(path, follow=False))
+    made = directory_entry(call, path, call.process.files.stat(path, follow=False))
     if not call.has("Name"):
         return made
     above = call.process.files.absolute(top).rstrip("\\") + "\\" if top else ""
@@ -376,7 +376,7 @@ def _get_item(call: CmdletCall) -> None:
             continue
         for path in expand_wildcards(call, given):
             try:
-                call.emit(file_object(call, path, call.process.files.stat(path, follow=False)))
+                call.emit(directory_entry(call, path, call.process.files.stat(path, follow=False)))
             except OSError:
                 fail_missing_path(call, path)
 
@@ -430,7 +430,7 @@ def _new_item(call: CmdletCall) -> None:
         except OSError:
             _denied(call, path)
             continue
-        call.emit(file_object(call, path, files.stat(path, follow=False)))
+        call.emit(directory_entry(call, path, files.stat(path, follow=False)))
 
 
 _LINK_KINDS = ("symboliclink", "junction", "hardlink")
@@ -567,7 +567,7 @@ async def _copy_item(call: CmdletCall) -> None:
                 _denied(call, place)
             else:
                 if call.has("PassThru"):
-                    call.emit(file_object(call, place, files.stat(place, follow=False)))
+                    call.emit(directory_entry(call, place, files.stat(place, follow=False)))
 
 
 async def _move_item(call: CmdletCall) -> None:
@@ -577,7 +577,7 @@ async def _move_item(call: CmdletCall) -> None:
     for given in path_arguments(call):
         for path in expand_wildcards(call, given):
             if isinstance(block, ScriptBlock) and files.exists(path):
-                item = file_object(call, path, files.stat(path, follow=False))
+                item = directory_entry(call, path, files.stat(path, follow=False))
                 target = to_text(unrolled(await call.evaluator.invoke(block, [], item)))
             place = (
                 files.join(target, files.base(files.absolute(path)))
@@ -594,7 +594,7 @@ async def _move_item(call: CmdletCall) -> None:
                 _denied(call, path)
             else:
                 if call.has("PassThru"):
-                    call.emit(file_object(call, place, files.stat(place, follow=False)))
+                    call.emit(directory_entry(call, place, files.stat(place, follow=False)))
 
 
 def _file_hash(call: CmdletCall) -> None:

@@ -8,9 +8,9 @@ from transom.userland.powershell import cmdlets_registry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_files import (
     ATTRIBUTE_NAMES,
+    directory_entry,
     expand_wildcards,
     fail_missing_path,
-    file_object,
     path_arguments,
 )
 from transom.userland.powershell.session import PowerShellSession
@@ -27,7 +27,7 @@ def _item_property(call: CmdletCall) -> None:
         if key is None:
             for path in expand_wildcards(call, given):
                 try:
-                    call.emit(file_object(call, path, call.process.files.stat(path)))
+                    call.emit(directory_entry(call, path, call.process.files.stat(path)))
                 except OSError:
                     fail_missing_path(call, path)
             continue

@@ -29,7 +29,7 @@ from transom.userland.powershell.values import (
     to_number,
     to_text,
 )
-from transom.userland.process import Exit
+from transom.userland.process import Exit, Process
 from transom.userland.termination import DOTNET, terminate
 from transom.userland.windows import wmi
 from transom.userland.windows.priorities import priority_of, sessions_of
@@ -468,7 +468,7 @@ def _start_job(call: CmdletCall) -> None:
         finally:
             process.ended()
 
-    async def run(process: Any) -> int:
+    async def run(process: Process) -> int:
         try:
             await inner.call_block(block, to_items(call.get("ArgumentList")), own_scope=True)
         except PowerShellError as error:

@@ -240,7 +240,7 @@ _CASTS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("xml", "xml.xmldocument"), parse_xml),
     "datetime": _cast_date,
     "array": to_items,
-    "version": _unless_object(dotnet_objects.version_object),
+    "version": _unless_object(dotnet_objects.parse_version_object),
     **dict.fromkeys(("ipaddress", "net.ipaddress"), _unless_object(dotnet_objects.address_object)),
     "timespan": _unless_object(lambda value: statics.parse_time_span(to_text(value))),
     "security.principal.windowsprincipal": _cast_principal,

@@ -50,9 +50,8 @@ from transom.userland.powershell.tree import (
 )
 
 _STATEMENT_ENDS = frozenset(";|)}\n&")
-_ATTRIBUTE = re.compile(
-    r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
-)  # [string], [object[]], [Parameter(Mandatory = $true)]
+# [string], [object[]], [Parameter(Mandatory = $true)]
+_ATTRIBUTE = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
 _LABEL = re.compile(r":([A-Za-z_]\w*)[ \t]+(?=(?:foreach|for|while|do|switch)\b)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ATTRIBUTE_NAME = re.compile(r"\[\s*([A-Za-z_][\w.]*)\s*\(", re.DOTALL)

@@ -63,12 +63,10 @@ class Strategy:
     generic_since: Behaviour | None = None
     return_deleted: bool = False  # DELETE returns the object instead of a Status
     deletion_in_words: bool = False  # DELETE returns a Status even while finalizers hold the object
-    orphan_versions: tuple[
-        str, ...
-    ] = ()  # group versions whose deletion orphans dependents by default
-    generation: tuple[
-        str, ...
-    ] = ()  # fields whose change increments metadata.generation; () = no generation
+    # group versions whose deletion orphans dependents by default
+    orphan_versions: tuple[str, ...] = ()
+    # fields whose change increments metadata.generation; () = no generation
+    generation: tuple[str, ...] = ()
     generation_since: Behaviour | None = None  # the releases that have it; None = all
     has_status: bool = True  # has a status that only the subresource may change
     created_with_status: bool = False  # a create may set the status

@@ -98,15 +98,12 @@ class HnsStore:
         }  # name -> ids
         # (family, protocol, port, VIP) -> load balancer; VIP "" is every address of the host.
         self.balancer_of: dict[tuple[int, int, int, str], str] = {}
-        self.mapping_of: dict[
-            tuple[int, int, str], str
-        ] = {}  # (protocol, port, address) -> endpoint
-        self.users: dict[
-            str, dict[str, str]
-        ] = {}  # endpoint -> load balancers and routes with it -> their kind
-        self.outages: list[
-            tuple[float, str]
-        ] = []  # when creating or removing a switch disconnected the host, and on which adapter
+        # (protocol, port, address) -> endpoint
+        self.mapping_of: dict[tuple[int, int, str], str] = {}
+        # endpoint -> load balancers and routes with it -> their kind
+        self.users: dict[str, dict[str, str]] = {}
+        # when creating or removing a switch disconnected the host, and on which adapter
+        self.outages: list[tuple[float, str]] = []
         self.listeners: list[Listener] = []
 
     def find(self, kind: str, identifier: object) -> str:

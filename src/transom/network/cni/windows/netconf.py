@@ -32,9 +32,8 @@ class NetConf:
     name: str
     api: int  # the HNS API version: 1 or 2
     release: Release
-    policies: list[Policy] = field(
-        default_factory=list
-    )  # endpoint policies of `policies`, and additions of helpers
+    # endpoint policies of `policies`, and additions of helpers
+    policies: list[Policy] = field(default_factory=list)
     hcn_policies: list[Policy] = field(default_factory=list)  # HcnPolicyArgs
     loopback_dsr: bool = False
     dns: dict[str, Any] = field(default_factory=dict)
