@@ -71,6 +71,7 @@ class CloudOperation:
             "seconds": round(now - self.since),
             "error": self.error,
             "fault": self._fault(),
+            "zone": self.disk.zone,
         }
 
     def _fault(self) -> str:

@@ -28,6 +28,7 @@ else:
     x509 = lazy_import("cryptography.x509")
 
 DEADLINE = "context deadline exceeded"
+HTTP_INSTEAD_OF_TLS = "http: server gave HTTP response to HTTPS client"
 
 _ERRNO = {
     errno.ECONNREFUSED: "connection refused",
@@ -154,7 +155,7 @@ def tls_error(problem: ssl.SSLError) -> str:
         "RECORD_LAYER_FAILURE",
         "UNEXPECTED_RECORD",
     ):
-        return "http: server gave HTTP response to HTTPS client"
+        return HTTP_INSTEAD_OF_TLS
     if "ALERT_" in reason:
         alert = reason.partition("ALERT_")[2].lower().replace("_", " ")
         return f"remote error: tls: {_ALERTS.get(alert, alert)}"

@@ -29,6 +29,7 @@ _FIRST_BYTES = 256  # of a response, kept for the error message if it is not HTT
 _SHUTDOWN = 0.5
 _DIAL_SECONDS = 30.0
 _LARGEST_HEAD = 1024 * 1024
+_HEADER_COST = 128  # bytes that a header takes in memory beside its text
 _MOST_FRAMING = 1024 * 1024  # bytes without a byte of the body: chunk extensions, trailers
 _MOST_INTERIM = 5  # like Go's client
 
@@ -315,6 +316,7 @@ class OutgoingConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is None or self._head.done():
             return  # a trailer
+        self._head_size += _HEADER_COST
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:

@@ -310,18 +310,17 @@ def is_hyperv(pod: Object, config: KubeletConfig) -> bool:
     """Hyper-V isolation by annotation: the experiment of 1.10, which the documentation of 1.17 and
     later no longer offers.
     """
-    return config.release <= _HYPERV_UNTIL and _asks_for_hyperv(pod, config)
+    has_gate = bool(config.feature_gates.get("HyperVContainer"))
+    return config.release <= _HYPERV_UNTIL and has_gate and _asks_for_hyperv(pod)
 
 
-def _asks_for_hyperv(pod: Object, config: KubeletConfig) -> bool:
-    if not config.feature_gates.get("HyperVContainer"):
-        return False
+def _asks_for_hyperv(pod: Object) -> bool:
     return (pod["metadata"].get("annotations") or {}).get(_ISOLATION) == "hyperv"
 
 
 def check_isolation(pod: Object, config: KubeletConfig) -> None:
     """Raises ContainerFailure for a pod whose isolation the release does not support."""
-    if not _asks_for_hyperv(pod, config):
+    if not _asks_for_hyperv(pod):
         return
     target = NodeTarget(
         config.release, features=frozenset(name for name, on in config.feature_gates.items() if on)

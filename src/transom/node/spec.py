@@ -19,7 +19,7 @@ from transom.kubelet.configuration_fields import (
 )
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release, parse_release
-from transom.machinery.releases.kubelet import oldest_kubelet
+from transom.machinery.releases.kubelet import linux_pause_image, oldest_kubelet
 from transom.machinery.releases.node_roles import (
     CONTROL_PLANE_LABELS,
     control_plane_labels,
@@ -428,8 +428,11 @@ def pause_image(settings: ClusterSettings, node: NodeSpec) -> str:
     """The pause image of the kubelet's release if it supports the node's build; "" for the build's
     default.
     """
-    if node.pause_image or not node.windows:
+    if node.pause_image:
         return node.pause_image
+    if not node.windows:
+        release = releases.parse_release_version(kubelet_version(settings, node))
+        return linux_pause_image(Release(*release))
     return releases.node_pause_image(_facts(settings, node).release, node.build)
 
 

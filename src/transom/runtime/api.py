@@ -210,6 +210,7 @@ class Image(NamedTuple):
     uid: int | None = None  # a numeric user of the image
     username: str = ""
     user_unknown: bool = False  # the runtime has no configuration of the image: any user will do
+    pinned: bool = False  # the runtime needs it: garbage collection leaves it alone
 
 
 class AuthConfig(NamedTuple):
@@ -271,6 +272,11 @@ class CpuUsage(NamedTuple):
     nano_cores: int | None
 
 
+class SwapUsage(NamedTuple):
+    usage: int
+    limit: int | None  # None for no limit
+
+
 class ContainerStats(NamedTuple):
     id: str
     name: str
@@ -286,6 +292,7 @@ class ContainerStats(NamedTuple):
     paged: int = 0  # Windows: bytes in the page file
     processes: int = 1
     writable_layer: FilesystemUsage | None = None
+    swap: SwapUsage | None = None  # None where the runtime does not report it
 
 
 class InterfaceStats(NamedTuple):

@@ -21,11 +21,12 @@ from transom.http.outgoing import CallError, CallTarget, ClientPair
 from transom.http.pool import ConnectionPool
 from transom.kit.http_message import encode_request
 from transom.kit.named_tuple import NamedTuple
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.objects import Object
 
 _ATTEMPTS = 5
 _SECONDS = 5.0
-_MAX_DISCOVERY = 16 * 1024 * 1024
+_MAX_DISCOVERY = 1024 * 1024
 
 
 class Availability(NamedTuple):
@@ -124,7 +125,7 @@ async def _ask(
             f"failing or missing response from {url}: bad status from {url}: {head.status}"
         )
     try:
-        resources = orjson.loads(body).get("resources")
-    except (orjson.JSONDecodeError, AttributeError):
-        resources = None  # sufficient for the condition, but nothing to merge
-    return resources if isinstance(resources, list) else []
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return []  # sufficient for the condition, but nothing to merge
+    return [*listed_resources(document)]

@@ -10,7 +10,11 @@ from functools import partial
 from transom.apiserver.authorization.chain import MASTERS, Authorization
 from transom.apiserver.authorization.node import NODES, node_name
 from transom.apiserver.authorization.rbac import Rbac, absent
-from transom.apiserver.authorization.review_selectors import fields_of_review, selector_problems
+from transom.apiserver.authorization.review_selectors import (
+    fields_of_review,
+    labels_of_review,
+    selector_problems,
+)
 from transom.apiserver.core.attributes import AdmissionInterface
 from transom.apiserver.core.call import ApiCall, ObjectResult
 from transom.apiserver.core.context import UserInfo
@@ -144,6 +148,7 @@ def _attributes(spec: Object) -> RequestInfo:
         resource.get("name", ""),
         resource.get("subresource", ""),
         fields=str(fields_of_review(resource)),
+        labels=str(labels_of_review(resource)),
     )
 
 

@@ -54,6 +54,7 @@ class RequestInfo(NamedTuple):
     namespaced: bool = False
     special: bool = False
     fields: str = ""  # the field selector of a list, watch or deletecollection
+    labels: str = ""  # its label selector
 
 
 Authorized = NewType("Authorized", RequestInfo)
@@ -121,10 +122,11 @@ def _parse(method: str, path: str, query: Query | None) -> RequestInfo:
     name = parts[first + 1] if depth > 1 else ""
     subresource = parts[first + 2] if depth > 2 and verb != "proxy" else ""
     rest = "/".join(parts[first + 3 :]) if depth > 3 else ""
-    fields = ""
+    fields = labels = ""
     if not name:
-        if query and (texts := query.get("fieldSelector")):
-            fields = texts[0]
+        if query:
+            fields = _first(query, "fieldSelector")
+            labels = _first(query, "labelSelector")
         if verb == "get":
             verb = "list"
             if query:
@@ -148,7 +150,13 @@ def _parse(method: str, path: str, query: Query | None) -> RequestInfo:
         namespaced,
         special,
         fields,
+        labels,
     )
+
+
+def _first(query: Query, name: str) -> str:
+    texts = query.get(name)
+    return texts[0] if texts else ""
 
 
 def selected_name(query: Query) -> str:

@@ -218,7 +218,7 @@ async def _run_on_node(
     if env.run_program is None:
         raise VolumeFailure(f"fork/exec {driver.path}: programs of this node do not run")
     try:
-        code, output = await env.run_program([driver.path, command, *arguments], _SECONDS)
+        code, output, _ = await env.run_program([driver.path, command, *arguments], _SECONDS)
     except TimeoutError as problem:
         raise VolumeFailure("Timeout") from problem
     except OSError as problem:

@@ -180,8 +180,12 @@ def _valid_address(ip: str, path: str) -> Errors:
 
 
 def check_cluster_ips(
-    spec: dict[str, Any], valid_address: Callable[[str, str], Errors] = _valid_address
+    spec: dict[str, Any],
+    valid_address: Callable[[str, str], Errors] = _valid_address,
+    *,
+    newer: bool = False,
 ) -> Errors:
+    """`newer` are the texts since 1.23."""
     if spec.get("type") == "ExternalName":
         return []
     primary, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -190,9 +194,11 @@ def check_cluster_ips(
     if primary and not ips:
         errors.append(required(_CLUSTER_IPS))
     elif primary and ips[0] != primary:
-        errors.append(_invalid_cluster_ips(ips, "element [0] must match clusterIP"))
+        text = "first value must match `clusterIP`" if newer else "element [0] must match clusterIP"
+        errors.append(_invalid_cluster_ips(ips, text))
     elif not primary and ips:
-        errors.append(_invalid_cluster_ips(ips, "must be empty when clusterIP is empty"))
+        why = "`clusterIP` is not specified" if newer else "clusterIP is empty"
+        errors.append(_invalid_cluster_ips(ips, f"must be empty when {why}"))
     errors += _ip_families(families, spec.get("ipFamilyPolicy"))
     syntax_errors = _cluster_ip_syntax(ips, valid_address)
     errors += syntax_errors

@@ -198,6 +198,8 @@ _ELSEWHERE: Final = frozenset(
         "hairpin-mode",
         "help",
         "hostname-override",
+        "image-credential-provider-bin-dir",
+        "image-credential-provider-config",
         "kubeconfig",
         "network-plugin",
         "node-ip",
