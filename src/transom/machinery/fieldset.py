@@ -9,6 +9,7 @@ that changes nothing returns its first operand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ import orjson
 from transom.kit.goquote import go_quote
 from transom.machinery import gofmt, gojson
 
+_REMEMBERED = 512  # characters of the elements of a level whose order is remembered
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
@@ -166,23 +168,28 @@ def in_order(fields: FieldSet) -> FieldSet:
     """The set with the elements of each level in Kubernetes' order, in which it serialises them:
     clients compare the bytes that they get in protobuf.
     """
-    out: FieldSet | None = None
-    for key, below in fields.items():
-        if below:
-            sorted_below = in_order(below)
-            if sorted_below is not below:
-                if out is None:
+    out = fields
+    if any(fields.values()):
+        for key, below in fields.items():
+            if below and (sorted_below := in_order(below)) is not below:
+                if out is fields:
                     out = dict(fields)
                 out[key] = sorted_below
-    if out is None:
-        out = fields
-    keys = list(out)
+    keys = tuple(fields)
     if len(keys) < 2:
         return out
+    names = _known_order(keys) if sum(map(len, keys)) <= _REMEMBERED else _sort_elements(keys)
+    return out if names == keys else {key: out[key] for key in names}
+
+
+def _sort_elements(keys: tuple[str, ...]) -> tuple[str, ...]:
     names = sorted(keys)
     if names[-1] >= "g":  # not only fields
         names = sorted(keys, key=_order)
-    return out if names == keys else {key: out[key] for key in names}
+    return tuple(names)
+
+
+_known_order = lru_cache(2048)(_sort_elements)  # most objects of a kind have the same fields
 
 
 def _order(element: str) -> tuple[int, Any]:
