@@ -228,6 +228,15 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
             "example the folder pki of another server"
         ),
     )
+    several.add_argument(
+        "--apiserver-cert-extra-sans",
+        type=lambda text: tuple(text.split(",")),
+        metavar="NAME,...",
+        help=(
+            "more IP addresses and DNS names for the certificate of the server, for example those "
+            "of a load balancer, as in kubeadm"
+        ),
+    )
     parser.add_argument(
         "--loop-budget",
         type=_budget,
@@ -357,7 +366,13 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.runtime,
         args.loop_budget,
         args.store,
-        ServerSetOptions(args.servers, args.bind_address, args.advertise_address, args.cert_dir),
+        ServerSetOptions(
+            args.servers,
+            args.bind_address,
+            args.advertise_address,
+            args.cert_dir,
+            args.apiserver_cert_extra_sans,
+        ),
         virtual_time=args.virtual_time,
         access=_given_access(args),
     )

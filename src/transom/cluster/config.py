@@ -54,6 +54,8 @@ class ClusterConfig(ClusterSettings):
     etcd_ports: tuple[int, ...] = ()  # for each member that runs here: for clients, for members
     # The address of this server in the endpoints of `kubernetes`; "" if the nodes keep them.
     advertise_address: str = ""
+    # more names and addresses in the certificate of the server, as that of a load balancer
+    cert_extra_sans: tuple[str, ...] = ()
     kubeconfig: str = ""  # the file with the cluster's context; "" for none
     in_memory: bool = False  # objects are lost when the cluster stops
     virtual_time: bool = False  # the time can be advanced, for tests

@@ -189,7 +189,7 @@ def _server_names(config: ClusterConfig) -> list[str]:
         "::1",
         *service_ips,
     ]
-    for address in (config.bind, config.advertise_address):
+    for address in (config.bind, config.advertise_address, *config.cert_extra_sans):
         if address and address not in (*names, "0.0.0.0", "::"):
             names.append(address)
     return names

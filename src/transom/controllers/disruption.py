@@ -34,7 +34,7 @@ from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.releases.behaviour import has_behaviour
-from transom.machinery.selectors import LabelSelector, SelectorError, from_object
+from transom.machinery.selectors import LabelSelector, SelectorError, owner_selector
 
 log = logging.getLogger("transom.controllers")
 
@@ -143,7 +143,8 @@ class Disruption:
         uid, wanted = budget["metadata"]["uid"], budget["spec"].get("selector")
         known = self._selectors.get(uid)
         if known is None or known[0] != wanted:
-            known = self._selectors[uid] = wanted, from_object(wanted)
+            # The informer has built a large one in a thread.
+            known = self._selectors[uid] = wanted, owner_selector(budget)
         return known[1]
 
     # ---- one budget

@@ -8,6 +8,7 @@ compile to the same form. This module does not depend on the store or on request
 from __future__ import annotations
 
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -21,6 +22,7 @@ from transom.machinery.validation.names import is_label_value, is_qualified_name
 
 Object = Mapping[str, Any]
 _OWNERS = 256  # whose selectors are kept
+_MANY = 500  # requirements and values that take about a millisecond to compile
 
 
 class SelectorError(ValueError):
@@ -321,22 +323,33 @@ def from_object(selector: Object | None) -> LabelSelector:
     return LabelSelector(found) if found else _EVERYTHING
 
 
+def takes_long_to_compile(selector: Object | None) -> bool:
+    """Whether it takes more than about a millisecond to compile a `LabelSelector` object."""
+    if not selector:
+        return False
+    expressions = selector.get("matchExpressions") or ()
+    count = len(selector.get("matchLabels") or ()) + len(expressions)
+    return count > _MANY or any(len(e.get("values") or ()) > _MANY for e in expressions)
+
+
 _owner_selectors: OrderedDict[str, tuple[Object | None, LabelSelector]] = OrderedDict()
+_owners_lock = threading.Lock()
 
 
 def owner_selector(owner: Object) -> LabelSelector:
     """The selector of a workload; raises SelectorError. A selector with thousands of requirements
-    takes long to build, and is asked for several times.
+    takes long to build, and is asked for several times. Any thread may call this.
     """
     selector, uid = (owner.get("spec") or {}).get("selector"), owner["metadata"].get("uid", "")
     known = _owner_selectors.get(uid)
     if known is not None and known[0] == selector:
         return known[1]
     built = from_object(selector)
-    _owner_selectors[uid] = selector, built
-    _owner_selectors.move_to_end(uid)
-    if len(_owner_selectors) > _OWNERS:
-        _owner_selectors.popitem(last=False)
+    with _owners_lock:
+        _owner_selectors[uid] = selector, built
+        _owner_selectors.move_to_end(uid)
+        if len(_owner_selectors) > _OWNERS:
+            _owner_selectors.popitem(last=False)
     return built
 
 

@@ -164,7 +164,7 @@ def split_by_disruption_budgets(
     known = []
     for budget in budgets:
         try:
-            selector = selectors.from_object(budget["spec"].get("selector"))
+            selector = selectors.owner_selector(budget)
         except SelectorError:
             continue
         if not selector.empty:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
+from transom.apiserver.core.integrity import check_value
 from transom.cluster import config as configs
 from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
@@ -431,11 +432,7 @@ FOREIGN: dict[str, tuple[list[SnapshotRecord], dict[str, Any], str]] = {
     "key": ([RECORD._replace(key="")], {}, "damaged: a record has no proper key"),
     "late": ([RECORD._replace(mod_revision=10)], {}, "damaged: the revision of secrets/"),
     "no revision": ([RECORD._replace(create_revision=0)], {}, "damaged: the revision of secrets/"),
-    "same revision": (
-        [RECORD, RECORD._replace(key="secrets/default/b")],
-        {},
-        "damaged: .*a and .*b have the same revision",
-    ),
+    "same key": ([RECORD, RECORD], {}, "damaged: secrets/default/a is there twice"),
     "network": ([], {"cluster.json": {"network": 5}}, "no usable configuration"),
     "gates": ([], {"cluster.json": {"feature_gates": 5}}, "no usable configuration"),
     "gate": ([], {"cluster.json": {"feature_gates": [5]}}, "feature_gates has items other"),
@@ -457,6 +454,26 @@ def test_a_snapshot_with_odd_contents_is_refused_with_the_reason(home: Path, nam
             path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
         )
     assert configs.load_config("new") is None
+
+
+def test_changes_of_one_transaction_of_etcd_are_restored_with_distinct_revisions(
+    home: Path,
+) -> None:
+    def record(name: str, created: int) -> SnapshotRecord:
+        value = {"metadata": {"name": name, "namespace": "default", "resourceVersion": "3"}}
+        return SnapshotRecord(f"configmaps/default/{name}", orjson.dumps(value), created, 3, None)
+
+    path = foreign_snapshot(home / "a.snapshot", [record("quota", 2), record("z", 3)])
+    snapshot_restore.restore_snapshot(
+        path, "new", key_file=None, replace_existing=False, bump=0, report_progress=print
+    )
+    restored = configs.load_config("new")
+    assert restored is not None
+    found = {
+        (key.rpartition("/")[2], created, modified, check_value(key, modified, value))
+        for key, (value, created, modified) in contents(restored).items()
+    }
+    assert found == {("z", 3, 3, ""), ("quota", 2, 10, "")}
 
 
 @pytest.mark.parametrize("value", [b"\xff" * 20, b"[]", b'{"data":5}', b"5"])
@@ -524,3 +541,12 @@ def test_a_ring_in_a_snapshot_is_the_ring_of_the_file(tmp_path: Path) -> None:
     ring = keyring.parse_key_file((tmp_path / "keys").read_bytes())
     assert isinstance(ring, KeyRing)
     assert keyring.load_key_file(tmp_path / "keys").unseal("a", ring.seal("a", b"x")) == b"x"
+
+
+def test_a_snapshot_has_no_password_of_the_etcd(home: Path) -> None:
+    configs.save_config(ClusterConfig(name="blue", store="etcds://me:secret@a,b:1/p?ca=/ca"))
+    config = configs.load_config("blue")
+    assert config is not None
+    files = {name: contents for name, _, contents in snapshots._files(config, with_keys=False)}
+    assert b"secret" not in files["cluster.json"]
+    assert orjson.loads(files["cluster.json"])["store"] == "etcds://me@a,b:1/p?ca=/ca"

@@ -282,12 +282,16 @@ def report_duplicate_keys(ctx: RequestContext, level: str, body: ApplyBody) -> N
 
 
 async def read_delete_options(storage: Storage, call: ApiCall) -> Object:
-    body = None
-    if call.body:
-        media = read_media(call)
-        read = partial(_decode_delete_options, call.body, media, call.res.release)
-        body = await storage.compute(call.ctx, read) if call.ctx.large else read()
-    return parse_delete_options(call.query, body, call.res.release)
+    release = call.res.release
+    if not call.body:
+        return parse_delete_options(call.query, None, release)
+    media = read_media(call)
+
+    def read() -> Object:
+        body = _decode_delete_options(call.body, media, release)
+        return parse_delete_options(call.query, body, release)
+
+    return await storage.compute(call.ctx, read) if call.ctx.large else read()
 
 
 def _decode_delete_options(raw: bytes, media: str, release: Release) -> Object:

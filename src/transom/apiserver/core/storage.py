@@ -101,6 +101,7 @@ class Storage:
         self.labels = objects.labels
         self.fields = objects.fields
         self.objects = objects.objects
+        self.load_objects = objects.load_objects
         self.readable = objects.readable
         self.superseded = objects.superseded
         self.replace_now = objects.replace_now

@@ -72,7 +72,7 @@ class ResponseEncoder:
         ctx = call.ctx
         headers = responses.warning_headers(ctx.warnings) if ctx.warnings else None
         include = first_query_value(call.query, "includeObject") if call.query else ""
-        if responses.takes_long(res, record, form):
+        if responses.takes_long_to_encode(res, record, form):
             work = functools.partial(
                 responses.object_response, res, record, form, ctx.now, code, headers, include
             )

@@ -10,12 +10,10 @@ import json
 import os
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from transom.cluster import config as configs
 from transom.cluster import daemon, protection
@@ -26,6 +24,7 @@ from transom.cluster.data.snapshot_check import (
     damaged_snapshot,
     snapshot_keys,
 )
+from transom.cluster.data.snapshot_records import with_distinct_revisions, without_tokens
 from transom.cluster.data.snapshot_sources import (
     StoppedData,
 )
@@ -60,7 +59,6 @@ else:
 # As etcd's documentation advises for a restore: more than a cluster writes between a snapshot and
 # its restore.
 REVISION_BUMP = 1_000_000_000
-_TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 
 def restore_snapshot(
@@ -277,7 +275,7 @@ def _readable_records(
     sealing = _sealing_of(found, key_file)
     records, tokens = found.records, 0
     if not has_same_keys:
-        records, tokens = _without_tokens(records, sealing)
+        records, tokens = without_tokens(records, sealing)
     plain = [
         StoreRecord(
             one.key,
@@ -321,13 +319,14 @@ def _write_data(
     sealing = _sealing_of(found, key_file)
     revision = max(int(found.reader.header["revision"]), _revision_of(database)) + bump
     tokens = 0
-    records = sorted(found.records, key=lambda record: record.mod_revision)
-    for one, following in pairwise(records):
-        if one.mod_revision == following.mod_revision:
-            problem = SnapshotDamaged(f"{one.key} and {following.key} have the same revision")
-            raise damaged_snapshot(found.reader.path, problem)
+    records = found.records
+    for key, count in Counter(record.key for record in records).items():
+        if count > 1:
+            raise damaged_snapshot(found.reader.path, SnapshotDamaged(f"{key} is there twice"))
+    records, moved = with_distinct_revisions(records, revision - bump, sealing)
+    revision += moved
     if not has_same_keys:
-        records, tokens = _without_tokens(records, sealing)
+        records, tokens = without_tokens(records, sealing)
     if len(records) > 20_000:
         report_progress(f"writing {len(records)} records ...")
     try:
@@ -365,34 +364,3 @@ def _revision_of(database: Path) -> int:
         return 0
     ledger = Ledger.unpack(row[0]) if row is not None else None
     return max(int(newest), ledger.revision if ledger is not None else 0)
-
-
-def _readable_secret(record: SnapshotRecord, sealing: Sealing) -> dict[str, Any]:
-    """The object, or an empty one if it does not decode: the next start moves its record to
-    quarantine.
-    """
-    try:
-        obj = orjson.loads(sealing.from_disk(record.key, record.value))
-    except (StoreError, orjson.JSONDecodeError):
-        return {}
-    return obj if isinstance(obj, dict) and isinstance(obj.get("data") or {}, dict) else {}
-
-
-def _without_tokens(
-    records: Iterable[SnapshotRecord], sealing: Sealing
-) -> tuple[list[SnapshotRecord], int]:
-    """Drops service account tokens signed with a key that the restored cluster does not have. The
-    token controller fills their Secrets again.
-    """
-    out: list[SnapshotRecord] = []
-    count = 0
-    for record in records:
-        if record.bucket == "secrets":
-            obj = _readable_secret(record, sealing)
-            if obj.get("type") == _TOKEN_TYPE and "token" in (obj.get("data") or {}):
-                del obj["data"]["token"]
-                count += 1
-                # The next start encrypts it, if the cluster encrypts Secrets.
-                record = record._replace(value=orjson.dumps(obj))
-        out.append(record)
-    return out, count

@@ -7,10 +7,11 @@ keys.
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom import __version__
 from transom.cluster import daemon
@@ -21,6 +22,7 @@ from transom.cluster.data.snapshot_sources import (
     SnapshotSource,
     read_stopped_cluster,
 )
+from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.node.settings import clusters_dir, name_option
 from transom.store.api import StoreError
@@ -32,6 +34,11 @@ from transom.store.snapshot_file import (
     pack_records,
     read_summary,
 )
+
+if TYPE_CHECKING:
+    from transom.store.etcd import client as etcd_client
+else:
+    etcd_client = lazy_import("transom.store.etcd.client")
 
 SUFFIX = ".snapshot"
 CONFIGURATION_FILES = ("cluster.json", "nodes.json", "scheduler.yaml")
@@ -189,13 +196,22 @@ def _files(config: ClusterConfig, *, with_keys: bool) -> Iterator[tuple[str, int
     for name in CONFIGURATION_FILES:
         path = config.state / name
         if path.exists():
-            yield name, 0o600, path.read_bytes()
+            yield name, 0o600, _without_store_password(path.read_bytes())
     if with_keys:
         for path in sorted(config.pki.iterdir()):
             if path.is_file() and not path.name.startswith("."):
                 yield f"pki/{path.name}", path.stat().st_mode & 0o777, path.read_bytes()
         if config.encryption_key_file:
             yield ENCRYPTION_KEYS, 0o600, Path(config.encryption_key_file).read_bytes()
+
+
+def _without_store_password(contents: bytes) -> bytes:
+    """A snapshot has no credentials of the etcd, which a restore does not need."""
+    if b'"store": "etcd' not in contents:
+        return contents
+    document = json.loads(contents)
+    document["store"] = etcd_client.address_without_password(document["store"])
+    return json.dumps(document, indent=2).encode() + b"\n"
 
 
 def snapshot_summary(path: Path, header: dict[str, Any], trailer: dict[str, Any]) -> dict[str, Any]:

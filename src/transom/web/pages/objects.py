@@ -17,7 +17,7 @@ from transom.http.messages import Answer
 from transom.machinery.errors import ApiError
 from transom.web.api_access import TABLE
 from transom.web.kind_index import CORE, ServedKind, object_page
-from transom.web.layout import page_response
+from transom.web.layout import page_response, scroll_box
 from transom.web.markup import Child, Markup, fragment, tag
 from transom.web.pages import (
     object_changes,
@@ -279,8 +279,8 @@ def _table(kind: ServedKind, table: dict[str, Any], *, wide: bool) -> Markup:
     if several:
         heads.insert(0, tag("th", "Namespace", scope="col"))
     body = [_row(kind, row, shown) for row in rows]
-    return tag(
-        "div",
+    return scroll_box(
+        kind.plural,
         tag(
             "table",
             tag("caption", f"{kind.plural}", class_="visually-hidden"),
@@ -295,7 +295,6 @@ def _table(kind: ServedKind, table: dict[str, Any], *, wide: bool) -> Markup:
             data_most=str(_ROWS),
         ),
         tag("p", "There are no objects.", class_="empty muted", hidden=bool(rows), id="empty"),
-        class_="scroll",
     )
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from transom.http.messages import Answer, parse_query
 from transom.machinery.errors import ApiError
 from transom.web.child_jobs import Job
-from transom.web.layout import page_response, tabs_heading
+from transom.web.layout import page_response, scroll_box, tabs_heading
 from transom.web.markup import Child, Markup, fragment, tag, with_code
 from transom.web.pages import fault_switches, scenario_switches, timeline
 from transom.web.responses import json_page, redirect_to_page
@@ -143,11 +143,7 @@ def _pod_list(pods: Sequence[Mapping[str, Any]]) -> Markup:
     head = [tag("th", title, scope="col") for title in ("Pod", "State", "Node")]
     return fragment(
         tag("h2", "Pods, problems first"),
-        tag(
-            "div",
-            tag("table", tag("thead", tag("tr", head)), tag("tbody", rows)),
-            class_="scroll",
-        )
+        scroll_box("Pods", tag("table", tag("thead", tag("tr", head)), tag("tbody", rows)))
         if rows
         else tag("p", "There are no pods.", class_="muted"),
     )
@@ -198,7 +194,8 @@ def scheduling_report(document: Mapping[str, Any], filters: Sequence[str]) -> Ma
 
 def _table(titles: Sequence[str], rows: Sequence[Markup]) -> Markup:
     head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in titles]))
-    return tag("div", tag("table", head, tag("tbody", rows), class_="decision"), class_="scroll")
+    table = tag("table", head, tag("tbody", rows), class_="decision")
+    return scroll_box(", ".join(titles), table)
 
 
 def _node_cell(node: Mapping[str, Any], best: set[str]) -> Markup:

@@ -116,7 +116,7 @@ function move() {
             el("td", { class: "fit" }, clock(entry.at)),
             el("td", {}, entry.object),
             el("td", {}, el("span", { class: `badge ${badge[entry.severity]}` }, entry.kind)),
-            el("td", {}, entry.text),
+            el("td", { class: "message" }, entry.text),
           ),
         ),
       ),
