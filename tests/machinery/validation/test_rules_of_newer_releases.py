@@ -195,3 +195,42 @@ def test_a_null_in_a_map_of_lists_is_an_empty_list() -> None:
     body = b'{"spec":{"extra":{"a":null}}}'
     decoded = codec.decode_object(body, "application/json", gvk, types=schema_table(Release(1, 36)))
     assert decoded.obj["spec"]["extra"] == {"a": None}
+
+
+@pytest.mark.parametrize(
+    ("minor", "expected"),
+    [
+        # It was validated twice.
+        (33, ["spec.template.metadata.labels", "spec.template.metadata.labels", "spec.selector"]),
+        (34, ["spec.selector", "spec.template.metadata.labels"]),
+    ],
+)
+def test_a_changed_selector_of_a_daemon_set_comes_first_since_1_34(
+    minor: int, expected: list[str]
+) -> None:
+    def daemon_set(selected: str) -> Object:
+        container = {
+            "name": "c",
+            "image": "i",
+            "imagePullPolicy": "Always",
+            "terminationMessagePolicy": "File",
+        }
+        return {
+            "metadata": dict(META),
+            "spec": {
+                "selector": {"matchLabels": {"a": selected}},
+                "template": {
+                    "metadata": {"labels": {"a": "x"}},
+                    "spec": {
+                        "containers": [container],
+                        "restartPolicy": "Always",
+                        "dnsPolicy": "ClusterFirst",
+                        "terminationGracePeriodSeconds": 30,
+                    },
+                },
+                "updateStrategy": {"type": "OnDelete"},
+            },
+        }
+
+    errors = updated(minor, "apps/DaemonSet", daemon_set("y"), daemon_set("x"))
+    assert [error.partition(":")[0] for error in errors] == expected
