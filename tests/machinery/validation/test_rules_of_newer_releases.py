@@ -234,3 +234,27 @@ def test_a_changed_selector_of_a_daemon_set_comes_first_since_1_34(
 
     errors = updated(minor, "apps/DaemonSet", daemon_set("y"), daemon_set("x"))
     assert [error.partition(":")[0] for error in errors] == expected
+
+
+@pytest.mark.parametrize(
+    ("gvk", "body", "expected"),
+    [
+        (
+            GVK("policy", "v1", "PodDisruptionBudget"),
+            b'{"spec":{"minAvailable":[]}}',
+            "array into Go struct field PodDisruptionBudgetSpec.spec.minAvailable of type int32",
+        ),
+        (  # it ends the decoding; the error before does not
+            GVK("", "v1", "Service"),
+            b'{"metadata":false,"spec":{"ports":[{"targetPort":{}}]}}',
+            "object into Go struct field ServicePort.spec.ports.targetPort of type int32",
+        ),
+        (
+            GVK("", "v1", "Service"),
+            b'{"metadata":{"creationTimestamp":1}}',
+            "number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+        ),
+    ],
+)
+def test_errors_of_types_that_decode_themselves(gvk: GVK, body: bytes, expected: str) -> None:
+    assert decoding_error(36, gvk, body).endswith(expected)
