@@ -13,7 +13,8 @@ import pytest
 
 from transom.cloud import content, provider
 from transom.cloud.content import ContentError
-from transom.cloud.disks import ATTACH_LIMITS, CloudError
+from transom.cloud.disks import ATTACH_LIMITS
+from transom.cloud.errors import CloudError
 from transom.cloud.provider import CloudProvider, cloud_summary
 from transom.cloud.shares import ShareError
 from transom.kit.clock import VirtualClock

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import orjson
@@ -70,6 +70,7 @@ from transom.apiserver.webhooks.client import WebhookClient
 from transom.http.messages import Answer, HttpRequest
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts

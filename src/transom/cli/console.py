@@ -458,18 +458,23 @@ def print_value(value: Any, output: str) -> None:
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Columns like kubectl's; the first row is the header. On a terminal, the widest columns are
-    shortened until a line fits.
+    shortened until a line fits, and then the gaps between them.
     """
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    full = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     available = _table_width()
-    if available:
-        _shorten_columns(widths, available - len(_GAP) * (len(widths) - 1))
+    widths, gap = full, _GAPS[0]
+    for gap in _GAPS if available else ():
+        widths = list(full)
+        room = available - len(gap) * (len(widths) - 1)
+        _shorten_columns(widths, room)
+        if sum(widths) <= room:
+            break
     for row in rows:
         cells = zip(row, widths, strict=True)
-        print(_GAP.join(_fit(cell, width).ljust(width) for cell, width in cells).rstrip())
+        print(gap.join(_fit(cell, width).ljust(width) for cell, width in cells).rstrip())
 
 
-_GAP, _NARROWEST, _DOTS = "   ", 8, "..."
+_GAPS, _NARROWEST, _DOTS = ("   ", "  ", " "), 8, "..."
 
 
 def _table_width() -> int:

@@ -12,12 +12,13 @@ import os
 import ssl
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import yaml

@@ -29,10 +29,10 @@ from transom.cloud.disks import (
     CINDER,
     GCE_PD,
     CloudDisk,
-    CloudError,
     DiskAttachment,
     device_path,
 )
+from transom.cloud.errors import CloudError
 from transom.cloud.shares import FileShare
 from transom.kit.clock import Clock
 from transom.kit.files import write_atomic
@@ -71,6 +71,7 @@ class CloudOperation:
             "seconds": round(now - self.since),
             "error": self.error,
             "fault": self._fault(),
+            "zone": self.disk.zone,
         }
 
     def _fault(self) -> str:

@@ -14,11 +14,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from transom.kit.files import make_private, sync_directory, write_atomic
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node import network_settings
 from transom.node.settings import ENGINES, RELEASES, ClusterSettings, clusters_dir, name_option

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from transom.cluster.cluster_file import ClusterFile, WindowsOptions, read_clust
 from transom.cluster.config import ClusterConfig, check_cluster_name, load_nodes
 from transom.cluster.protection import Protection
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.releases import TABLES_SINCE, features, parse_release
 from transom.machinery.releases.features import Gate

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
@@ -16,6 +16,8 @@ from transom.client.metrics import WorkQueueMetrics
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.cloud.calls import CloudCalls
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release

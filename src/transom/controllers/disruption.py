@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
 
 from transom.client.api import is_conflict, is_not_found
 from transom.client.events import NORMAL, WARNING
@@ -31,6 +30,7 @@ from transom.controllers.percent import scaled_value
 from transom.controllers.pods import is_pod_ready
 from transom.controllers.scales import InvalidApiVersion, NoMatch, Scales, group_of
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.releases.behaviour import has_behaviour

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.dns.zone import DEFAULT_TTL
 from transom.kit import dnswire as wire
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 PORT: Final = 53
 NAMESERVER: Final = "kube-system/kube-dns"

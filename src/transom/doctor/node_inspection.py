@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final
+
+from transom.kit.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,9 +214,8 @@ class HttpConnection(RequestReader):
     def _submit(self, item: HttpRequest | ApiError | HttpResponse) -> None:
         if self._answered_close:
             return
-        if (
-            not (self._busy or self.write_paused or self._queue)
-            and self._in_a_row < _SERVED_IN_A_ROW
+        if not (
+            self._busy or self.write_paused or self._queue or self._in_a_row >= _SERVED_IN_A_ROW
         ):
             self._in_a_row += 1
             self._serve(item)

@@ -16,18 +16,20 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httptools
 
 from transom.http import goerrors
 from transom.http.goerrors import join_host_port
+from transom.kit.named_tuple import NamedTuple
 
 _HIGH_WATER = 64 * 1024  # bytes of a response that are buffered while its reader is behind
 _FIRST_BYTES = 256  # of a response, kept for the error message if it is not HTTP
 _SHUTDOWN = 0.5
 _DIAL_SECONDS = 30.0
 _LARGEST_HEAD = 1024 * 1024
+_HEADER_COST = 128  # bytes that a header takes in memory beside its text
 _MOST_FRAMING = 1024 * 1024  # bytes without a byte of the body: chunk extensions, trailers
 _MOST_INTERIM = 5  # like Go's client
 
@@ -314,6 +316,7 @@ class OutgoingConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is None or self._head.done():
             return  # a trailer
+        self._head_size += _HEADER_COST
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:

@@ -6,9 +6,10 @@ Pure data, built from objects; knows neither HTTP connections nor clients.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.regexp import Regexp
 from transom.machinery.objects import Object
 

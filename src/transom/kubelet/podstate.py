@@ -5,8 +5,9 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 from transom.runtime.api import Container, ContainerRuntime, Sandbox
 

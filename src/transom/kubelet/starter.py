@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
 from transom.kit.durations import format_duration
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.actions import PodActions
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import link_log

@@ -8,9 +8,10 @@ before (`status_manager`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import conditions as condition_rules
 from transom.kubelet import restart_all
 from transom.kubelet.actions import has_regular_container, should_restart

@@ -9,8 +9,9 @@ Does not depend on requests: callers pass manager names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import schema
 from transom.machinery.fieldset import (
     MEMBER,

@@ -8,8 +8,10 @@ evaluates it. Independent of services and pods.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from transom.kit.lazy_dataclass import dataclass
 
 Field = Literal[
     "iifname",

@@ -14,10 +14,11 @@ import ipaddress
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, TypeVar
 
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.network.api import Dial, DnsConfig
 
 Os = Literal["linux", "windows"]

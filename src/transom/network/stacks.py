@@ -13,10 +13,11 @@ import hashlib
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 
 if TYPE_CHECKING:

@@ -5,9 +5,11 @@ data. `network.modes` decides which settings work together. Light to import.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import field, replace
+from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.user_errors import UserError
 from transom.windows.records import ALL_NETWORKS
 

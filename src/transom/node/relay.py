@@ -15,9 +15,10 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.client.informer import Informer
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.task_set import TaskSet
 from transom.machinery.objects import Object
 from transom.network.api import Dataplane

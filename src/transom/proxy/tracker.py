@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 log = logging.getLogger("transom.proxy")
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector, SelectorError

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from transom.client.api import ApiUnreachable
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 
@@ -112,7 +113,7 @@ class KindIndex:
                     document = await self._api.get_json(path)
             except (ApiError, ApiUnreachable):
                 return []  # an aggregated API server that does not respond
-            rows = document.get("resources") or ()
+            rows = listed_resources(document)
             return [
                 _served(group, version, row, preferred) for row in rows if "/" not in row["name"]
             ]

@@ -16,7 +16,9 @@ A path names what a record concerns from the root of the object:
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from transom.kit.named_tuple import NamedTuple
 
 Release = tuple[int, int]
 Runtime = Literal["docker", "containerd"]

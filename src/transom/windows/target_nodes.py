@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.tolerations import find_toleration
 from transom.windows import builds
 from transom.windows.records import Network, NodeTarget, Release, Runtime

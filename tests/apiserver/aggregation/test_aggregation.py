@@ -55,20 +55,21 @@ DISCOVERY = {
 
 
 class RemoteApiService:
-    """The aggregated server. `answer` is asked for everything but discovery."""
+    """The aggregated server. `discovery` is asked for its resources, `answer` for all else."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.requests: list[HttpRequest] = []
         self.answer: Callable[[HttpRequest], Answer] = lambda _request: HttpResponse(200, [], b"{}")
+        self.discovery: Callable[[HttpRequest], Answer] = lambda _request: HttpResponse(
+            200, [(b"Content-Type", b"application/json")], orjson.dumps(DISCOVERY)
+        )
         self.port = 0
         self._server: HttpServer | None = None
 
     def __call__(self, request: HttpRequest) -> Answer:
         if request.path == f"/apis/{GROUP}/v1":
-            return HttpResponse(
-                200, [(b"Content-Type", b"application/json")], orjson.dumps(DISCOVERY)
-            )
+            return self.discovery(request)
         self.requests.append(request)
         return self.answer(request)
 

@@ -201,8 +201,20 @@ def test_snapshots_and_clones(place: Place, driver: str) -> None:
     apply(place, claim("data", driver), windows_pod("p", "data"))
     place.ready("statefulset/csi-controller", "daemonset/csi-windows", "pod/p")
     place.exec("p", "cmd", "/c", r"echo first> C:\data\f")
+
+    def snapshot(name: str, class_name: str, source: str) -> dict[str, Any]:
+        spec = {
+            "volumeSnapshotClassName": class_name,
+            "source": {"persistentVolumeClaimName": source},
+        }
+        return {**snapshots, "kind": "VolumeSnapshot", "metadata": {"name": name}, "spec": spec}
+
+    # Snapshots and claims that cannot be made do not keep others waiting.
     apply(
         place,
+        snapshot("a", "absent", "data"),
+        snapshot("b", driver, "absent"),
+        claim("a", driver, dataSource={"kind": "PersistentVolumeClaim", "name": "absent"}),
         {
             **snapshots,
             "kind": "VolumeSnapshotClass",
@@ -210,17 +222,13 @@ def test_snapshots_and_clones(place: Place, driver: str) -> None:
             "driver": driver,
             "deletionPolicy": "Delete",
         },
-        {
-            **snapshots,
-            "kind": "VolumeSnapshot",
-            "metadata": {"name": "s"},
-            "spec": {
-                "volumeSnapshotClassName": driver,
-                "source": {"persistentVolumeClaimName": "data"},
-            },
-        },
+        snapshot("s", driver, "data"),
     )
     place.until("volumesnapshot/s", "{.status.readyToUse}", "true")
+    assert "is ready to use" in place.event("s", "SnapshotReady")
+    assert '"absent" not found' in place.event("a", "GetSnapshotClassFailed")
+    assert "failed to retrieve PVC absent" in place.event("b", "SnapshotContentCreationFailed")
+    assert "error getting PVC absent" in place.event("a", "ProvisioningFailed")
     place.exec("p", "cmd", "/c", r"echo second> C:\data\f")
     group = {"apiGroup": "snapshot.storage.k8s.io"}
     apply(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.kubelet.machines import UID, Machine, mount, pod
 
-from transom.kubelet.base import DriverFolders
+from transom.kubelet.base import DriverFolders, ProgramOutput
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machines.realfiles import RealFiles
@@ -267,7 +267,7 @@ class Program:
         machine.files.mkdir(f"/{EXEC}/example.com~disk")
         machine.files.write(self.path, b"#!/bin/sh", 0o755)
 
-    async def run(self, argv: Sequence[str], seconds: float) -> tuple[int, bytes]:
+    async def run(self, argv: Sequence[str], seconds: float, **_: Any) -> ProgramOutput:
         assert argv[0] == self.path
         self.calls.append(list(argv[1:]))
         answer = self.answers.get(argv[1], '{"status": "Not supported"}')
@@ -278,7 +278,7 @@ class Program:
             self.machine.files.mount_tmpfs(argv[2], 1 << 20)  # type: ignore[attr-defined]
         if argv[1] in ("unmount", "unmountdevice") and (code, text) == (0, OK):
             self.machine.files.unmount(argv[2])  # type: ignore[attr-defined]
-        return code, text.encode()
+        return ProgramOutput(code, text.encode())
 
     @property
     def commands(self) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
 

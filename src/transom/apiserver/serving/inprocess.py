@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from types import CoroutineType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -54,10 +54,12 @@ from transom.client.api import (
 )
 from transom.client.metrics import RestClientMetrics
 from transom.client.resources import GroupVersionResource
+from transom.http import goerrors
 from transom.http.gathering import gather_stream
 from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, body_bytes
 from transom.http.outgoing import CallError
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, is_recursion_error
@@ -67,6 +69,8 @@ log = logging.getLogger("transom.apiserver")
 
 _LARGE = 64 * 1024  # bytes of an object that takes long to process
 _READS_IN_A_ROW = 32
+_LARGEST_FORWARDED = 4 * 1024 * 1024  # bytes of a document of an aggregated server
+_FORWARDED_SECONDS = 32.0  # in which it must arrive, as in client-go
 _LOCAL_IP = ("127.0.0.1",)
 _JSON = b"application/json"
 _METHODS = {
@@ -557,7 +561,10 @@ async def _json_content(answer: Answer) -> Any:
     """The document in a response; raises ApiError for an error."""
     if isinstance(answer, StreamResponse):  # forwarded from an aggregated server
         try:
-            body = await gather_stream(answer)
+            async with asyncio.timeout(_FORWARDED_SECONDS):
+                body = await gather_stream(answer, _LARGEST_FORWARDED)
+        except TimeoutError:
+            raise ApiUnreachable(goerrors.DEADLINE) from None
         except CallError as problem:
             raise ApiUnreachable(str(problem)) from problem
     elif isinstance(answer, HttpResponse):

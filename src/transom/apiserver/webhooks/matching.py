@@ -9,8 +9,7 @@ costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
@@ -18,6 +17,8 @@ from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.webhooks.conditions import WebhookConditions
 from transom.apiserver.webhooks.review import namespace_of
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors, selectors
 from transom.machinery.objects import Object
 from transom.machinery.releases.features import is_enabled

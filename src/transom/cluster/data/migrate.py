@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from transom.apiserver.core.integrity import check_value
@@ -32,6 +32,7 @@ from transom.cluster.data.etcd_data import (
     write_records,
 )
 from transom.cluster.ha import layout
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node.settings import name_option
 from transom.node.spec import add_control_planes

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
 from transom.kit.files import make_private, sync_directory
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.trust import check_program, find_program
 from transom.kit.user_errors import UserError
 from transom.node.settings import cidr_of_family

@@ -25,7 +25,7 @@ from transom.client.resources import (
     VOLUME_ATTACHMENTS,
 )
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.controllers.attachdetach.attachers import (
     InTreeAttacher,
     create_volume_attachment,

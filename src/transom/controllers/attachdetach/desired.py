@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from transom.client.informer import Informer
 from transom.controllers.persistentvolume.usage import is_pod_terminated
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.attachable import ATTACHABLE, is_multi_attach_allowed, unique_volume_name
 from transom.machinery.objects import Object
 

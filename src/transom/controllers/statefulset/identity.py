@@ -9,12 +9,13 @@ import re
 from transom.client.resources import STATEFUL_SETS
 from transom.controllers import pods
 from transom.controllers.ownership import controller_ref
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.objects import Object
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 REVISION_LABEL = "controller-revision-hash"
-_NAME = re.compile(r"(.*)-([0-9]+)", re.ASCII | re.DOTALL)
+_NAME = lazy_pattern(r"(.*)-([0-9]+)", re.ASCII | re.DOTALL)
 _INT32 = 1 << 31
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Timer
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins.handler import PluginRefused

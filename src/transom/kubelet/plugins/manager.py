@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins.handler import PluginHandler, PluginRefused

@@ -21,9 +21,10 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol, runtime_checkable
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.programs import call_program
 from transom.kit.trust import UntrustedProgram, check_program
 from transom.kubelet.base import KubeletContext
@@ -217,7 +218,7 @@ async def _run_on_node(
     if env.run_program is None:
         raise VolumeFailure(f"fork/exec {driver.path}: programs of this node do not run")
     try:
-        code, output = await env.run_program([driver.path, command, *arguments], _SECONDS)
+        code, output, _ = await env.run_program([driver.path, command, *arguments], _SECONDS)
     except TimeoutError as problem:
         raise VolumeFailure("Timeout") from problem
     except OSError as problem:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.field import GoText, forbidden, invalid, not_supported, required
 from transom.machinery.quantity import ZERO, Quantity, parse_quantity
 from transom.machinery.releases import TABLES_SINCE

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from transom.kit.durations import SECOND, DurationError, parse_nanoseconds
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 
 _MAX_INT64 = (1 << 63) - 1
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.regexp import RegexpError, compile_regexp
 from transom.machinery import gojson
 from transom.machinery.field import (

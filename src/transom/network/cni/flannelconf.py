@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import orjson
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import gojson
 from transom.network.cni.leases import SubnetLease
 from transom.network.cni.values import parse_interface

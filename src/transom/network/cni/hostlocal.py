@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.network.cni import values
 from transom.network.cni.paths import fail_with_file_error, join_cni_path

@@ -7,10 +7,11 @@ that an agent can apply those since the last access to its node.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import orjson
+
+from transom.kit.lazy_dataclass import dataclass
 
 PREFIX = "flannel.alpha.coreos.com/"
 BACKEND_TYPE = PREFIX + "backend-type"

@@ -10,9 +10,10 @@ specific plugin.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.stacks import Fabric, NetworkStack
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ the case that the kernel rejects it. Devices already exist, with their indexes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 from transom.network.kernel import netlink
 from transom.network.kernel.namespaces import NetworkNamespaceHandle

@@ -7,9 +7,10 @@ Pure. `linux_stack_plan` plans Linux stacks and sandboxes; `windows.py` plans a 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 from transom.network.kernel import names
 from transom.network.stacks import Fabric, NetworkLink, NetworkStack

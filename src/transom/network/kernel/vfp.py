@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 from transom.network.kernel import names, ovn
 from transom.network.model.addresses import address_family, is_within

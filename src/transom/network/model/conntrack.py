@@ -7,8 +7,9 @@ Entries are never removed; the owner drops the whole object at the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.packets import Packet
 
 Flow = tuple[str, str, int, str, int]

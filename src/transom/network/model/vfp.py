@@ -279,8 +279,11 @@ def _is_hosts(switch: VirtualSwitch, net: SwitchNetwork, address: str) -> bool:
 def _wrap(
     net: SwitchNetwork, node: NetworkStack, remote: SwitchPort | None, packet: Packet
 ) -> Packet | None:
+    """The packet in a tunnel to the node of its destination. None for what is not in the overlay:
+    kube-proxy also makes remote endpoints for addresses of nodes, which are their own providers.
+    """
     mine = ethernet_address(node, 4)
-    if remote is not None and remote.provider and remote.provider != mine:
+    if remote is not None and remote.provider not in ("", mine, packet.destination):
         return replace(
             packet,
             outer=Outer(mine, remote.provider, net.vni, net.port),

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from dataclasses import field
+from typing import Final, Protocol
+
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 GENEVE_PORT: Final = 6081
 MTU: Final = 1400  # of pods: reduced by the GENEVE header

@@ -5,9 +5,9 @@ its listeners.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.api import DnsConfig
 from transom.network.model.walk import Listening, always_listening
 from transom.network.stacks import NetworkStack

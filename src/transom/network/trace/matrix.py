@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.packet_trip import NetworkState
 from transom.network.model.walk import always_listening
 from transom.network.packets import Protocol

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.addresses import address_with_port
 from transom.network.packets import Hop, Outcome, Packet
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.nft import (
     DROP,
     Dnat,

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.proxy.winkernel.balancers import BalancerFlags
 

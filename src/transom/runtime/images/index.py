@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from transom.kit.files import write_atomic
+from transom.kit.lazy_dataclass import dataclass
 from transom.runtime.images import locks
 from transom.runtime.images.model import ImageError
 from transom.runtime.images.platforms import NodePlatform

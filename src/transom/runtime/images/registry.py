@@ -15,7 +15,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -25,6 +25,7 @@ from transom.http.outgoing import CallError, CallTarget, Connect, OutgoingConnec
 from transom.http.pool import ConnectionPool
 from transom.kit.clock import Clock
 from transom.kit.http_message import encode_request
+from transom.kit.lazy_dataclass import dataclass
 from transom.runtime.api import AuthConfig
 from transom.runtime.images import challenges, model
 from transom.runtime.images.challenges import AuthChallenge

@@ -22,10 +22,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.programs import run_program
 from transom.machines.windows.accounts import WindowsUser
 from transom.runtime.wine import changes, registry

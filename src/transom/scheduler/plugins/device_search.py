@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from transom.machinery.cel.devices import DeviceSelectorError, device_selector_cost
+from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.scheduler.arrays import np
@@ -18,6 +18,11 @@ from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import Status
 from transom.scheduler.labels import any_term, node_terms
 from transom.scheduler.snapshot import NodeInfo, Snapshot
+
+if TYPE_CHECKING:
+    from transom.machinery.cel import devices as cel_devices
+else:
+    cel_devices = lazy_import("transom.machinery.cel.devices")
 
 _SECONDS = 10.0  # of CPU time for all nodes; the filter timeout of Kubernetes
 _FEW = 1000  # steps, about 10 ms; also pairs of a slice and a node
@@ -82,8 +87,8 @@ def _cost(selectors: Iterable[Object], release: Release) -> int:
     for selector in selectors:
         text = (selector.get("cel") or {}).get("expression", "")
         try:
-            cost += device_selector_cost(text, release)
-        except DeviceSelectorError:
+            cost += cel_devices.device_selector_cost(text, release)
+        except cel_devices.DeviceSelectorError:
             continue  # the search reports it
     return cost
 

@@ -14,11 +14,11 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from transom.http.grpc_channel import GrpcChannel, GrpcStream
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.rpc import RpcError
 from transom.store.etcd import wire
 

@@ -26,10 +26,9 @@ from transom.userland.powershell.cmdlets_certificates import (
 )
 from transom.userland.powershell.cmdlets_output import encode_text, text_encoding, write_stream
 from transom.userland.powershell.cmdlets_session import drive_items
-from transom.userland.powershell.members import local_date
+from transom.userland.powershell.file_times import file_times
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
-    DateTime,
     PsObject,
     ScriptBlock,
     to_items,
@@ -219,8 +218,7 @@ def directory_entry(call: CmdletCall, path: str, state: Stat) -> PsObject:
         "BaseName": stem,
         "Extension": extension,
         "Mode": mode,
-        "LastWriteTime": local_date(call.evaluator, state.mtime),
-        "CreationTime": local_date(call.evaluator, state.mtime),
+        **file_times(call.evaluator, state),
         "Length": None if directory else state.size,
         "DirectoryName": files.parent(full),
         **_above(files.parent(full), directory),
@@ -229,8 +227,6 @@ def directory_entry(call: CmdletCall, path: str, state: Stat) -> PsObject:
         "Attributes": ", ".join(names) or "Normal",
         "IsReadOnly": "R" in letters,
         "Root": full[:3],
-        "LastWriteTimeUtc": DateTime(state.mtime),
-        "LastAccessTime": local_date(call.evaluator, state.mtime),
         "PSPath": rf"Microsoft.PowerShell.Core\FileSystem::{full}",
         "PSChildName": name,
     }

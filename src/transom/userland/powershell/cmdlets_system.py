@@ -79,7 +79,7 @@ def _get_date(call: CmdletCall) -> None:
     moment = members.local_date(call.evaluator, call.process.context.clock.time())
     given = call.get("Date")
     if given is not None:
-        moment = given if isinstance(given, DateTime) else members.parse_date(to_text(given))
+        moment = given if isinstance(given, DateTime) else members.parse_date_time(to_text(given))
     parts = {part: int(to_number(call.get(part))) for part in _DATE_PARTS if call.has(part)}
     if parts:
         moment = _with_parts(moment, parts)

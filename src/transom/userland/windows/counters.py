@@ -6,8 +6,9 @@ import re
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.system import SystemResources
 from transom.userland.api import ProcessEntry, ProgramContext
 from transom.userland.process import Command, Process

@@ -6,11 +6,11 @@ A strategy modifies objects in the storage version in place: the object is the r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.context import RequestContext
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object, copy_object

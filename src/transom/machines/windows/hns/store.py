@@ -7,9 +7,10 @@ What a document does not show (attachments, a network's free addresses) is in a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.hns import errors
 from transom.machines.windows.hns.adapters import Adapters
 from transom.machines.windows.hns.names import IdGenerator, MacPool, guid
