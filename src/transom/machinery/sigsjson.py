@@ -23,6 +23,12 @@ _BITS = {"int32": 32, "int64": 64}
 _SCALAR_KINDS = ("string", "bool", "int32", "int64", "float")
 
 
+class _OwnError(Exception):
+    """The error of a type that decodes itself: it ends the decoding, and precedes the errors that
+    were found before, which do not.
+    """
+
+
 class _Pairs(list[tuple[str, Any]]):
     """An object with its keys in order."""
 
@@ -39,7 +45,10 @@ def decode_error(of: SchemaType, data: bytes) -> str:
         parse_int=_Number,
         parse_float=_Number,
     )
-    return _struct(of, value, ())
+    try:
+        return _struct(of, value, ())
+    except _OwnError as problem:
+        return str(problem)
 
 
 def _kind_of(value: Any) -> str:
@@ -64,14 +73,14 @@ def _struct(of: SchemaType, value: Any, path: tuple[str, ...], outer: str = "") 
         return _mismatch(value, outer, path, of.name)
     name = of.name.rpartition(".")[2]
     embedded = has_behaviour(of.table.release, "EmbeddedNamesInErrors")
+    first = ""
     for key, child in value:
         known = of.properties.get(key)
         if known is not None:
             through = known.go_path[:-1] if embedded else ()
             error = _value(known.value, child, (*path, *through, key), name)
-            if error:
-                return error
-    return ""
+            first = first or error
+    return first
 
 
 def _value(of: SchemaValue, value: Any, path: tuple[str, ...], struct: str) -> str:
@@ -113,11 +122,11 @@ def _collection(of: SchemaValue, value: Any, path: tuple[str, ...], struct: str)
     is_list = of.kind == "list"
     if isinstance(value, _Pairs) is is_list or not isinstance(value, list):
         return _mismatch(value, struct, path, of.go_name)
+    first = ""
     for child in value if is_list else [child for _, child in value]:
         error = _value(of.item, child, path, struct)
-        if error:
-            return error
-    return ""
+        first = first or error
+    return first
 
 
 def _scalar(kind: str, value: Any, path: tuple[str, ...], struct: str, go_type: str) -> str:
@@ -147,20 +156,21 @@ def _custom(kind: str, value: Any, path: tuple[str, ...], struct: str, go_type: 
             return _mismatch(value, struct, path, "[]uint8")
         where = bad_base64(value)
         return "" if where is None else f"illegal base64 data at input byte {where}"
+    found = _kind_of(value)
     if kind == "quantity":
         try:
             quantity.canonical_quantity(str(value))
         except quantity.QuantityError as problem:
-            return str(problem)
+            raise _OwnError(str(problem)) from None
     elif kind in ("time", "microtime"):
-        if _kind_of(value) != "string":
-            return _mismatch(value, "", (), "string")
+        if found != "string":
+            raise _OwnError(_mismatch(value, struct, path, "string"))
         try:
             (gotime.canonical_time if kind == "time" else gotime.canonical_micro_time)(value)
         except gotime.TimeError as problem:
-            return str(problem)
-    elif kind == "int-or-string" and _kind_of(value) not in ("string", "number"):
-        return _mismatch(value, "", (), "int32")
-    elif kind == "duration" and _kind_of(value) != "string":
-        return _mismatch(value, "", (), "string")
+            raise _OwnError(str(problem)) from None
+    elif kind == "int-or-string" and found not in ("string", "number"):
+        raise _OwnError(_mismatch(value, struct, path, "int32"))
+    elif kind == "duration" and found != "string":
+        raise _OwnError(_mismatch(value, struct, path, "string"))
     return ""

@@ -473,3 +473,12 @@ async def test_the_use_of_a_legacy_token_is_recorded_and_invalid_ones_are_reject
             "'kubernetes.io/legacy-token-invalid-since' label from the secret to temporarily allow "
             "use of this token]"
         )
+
+
+@pytest.mark.parametrize("release", ["1.20", "1.36"])
+async def test_a_token_cannot_be_bound_to_nothing(release: str) -> None:
+    async with run(release=release) as api:
+        await account(api)
+        path = f"{DEFAULT}/serviceaccounts/robot/token"
+        status, problem = await api.call("POST", path, {"spec": {"boundObjectRef": {}}})
+        assert (status, problem["message"]) == (400, "cannot bind token to object of type /, Kind=")

@@ -195,3 +195,66 @@ def test_a_null_in_a_map_of_lists_is_an_empty_list() -> None:
     body = b'{"spec":{"extra":{"a":null}}}'
     decoded = codec.decode_object(body, "application/json", gvk, types=schema_table(Release(1, 36)))
     assert decoded.obj["spec"]["extra"] == {"a": None}
+
+
+@pytest.mark.parametrize(
+    ("minor", "expected"),
+    [
+        # It was validated twice.
+        (33, ["spec.template.metadata.labels", "spec.template.metadata.labels", "spec.selector"]),
+        (34, ["spec.selector", "spec.template.metadata.labels"]),
+    ],
+)
+def test_a_changed_selector_of_a_daemon_set_comes_first_since_1_34(
+    minor: int, expected: list[str]
+) -> None:
+    def daemon_set(selected: str) -> Object:
+        container = {
+            "name": "c",
+            "image": "i",
+            "imagePullPolicy": "Always",
+            "terminationMessagePolicy": "File",
+        }
+        return {
+            "metadata": dict(META),
+            "spec": {
+                "selector": {"matchLabels": {"a": selected}},
+                "template": {
+                    "metadata": {"labels": {"a": "x"}},
+                    "spec": {
+                        "containers": [container],
+                        "restartPolicy": "Always",
+                        "dnsPolicy": "ClusterFirst",
+                        "terminationGracePeriodSeconds": 30,
+                    },
+                },
+                "updateStrategy": {"type": "OnDelete"},
+            },
+        }
+
+    errors = updated(minor, "apps/DaemonSet", daemon_set("y"), daemon_set("x"))
+    assert [error.partition(":")[0] for error in errors] == expected
+
+
+@pytest.mark.parametrize(
+    ("gvk", "body", "expected"),
+    [
+        (
+            GVK("policy", "v1", "PodDisruptionBudget"),
+            b'{"spec":{"minAvailable":[]}}',
+            "array into Go struct field PodDisruptionBudgetSpec.spec.minAvailable of type int32",
+        ),
+        (  # it ends the decoding; the error before does not
+            GVK("", "v1", "Service"),
+            b'{"metadata":false,"spec":{"ports":[{"targetPort":{}}]}}',
+            "object into Go struct field ServicePort.spec.ports.targetPort of type int32",
+        ),
+        (
+            GVK("", "v1", "Service"),
+            b'{"metadata":{"creationTimestamp":1}}',
+            "number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+        ),
+    ],
+)
+def test_errors_of_types_that_decode_themselves(gvk: GVK, body: bytes, expected: str) -> None:
+    assert decoding_error(36, gvk, body).endswith(expected)

@@ -140,7 +140,7 @@ class TokenRequests:
 
     def _bound_object(self, call: ApiCall, reference: Object | None) -> dict[str, Object]:
         """The object that the token is bound to, as `pod=`, `secret=` or `node=`."""
-        if not reference:
+        if reference is None:
             return {}
         kind, name = reference.get("kind", ""), reference.get("name", "")
         group, _, version = reference.get("apiVersion", "").rpartition("/")

@@ -107,6 +107,7 @@ Behaviour = Literal[
     "JobControllerLabels",
     "JobInterimConditions",
     "JsonValuesInErrors",
+    "DaemonSetSelectorFirst",
     "ProjectedTokens",
     "RuleValuesInErrors",
     "AttributesClassInErrors",
@@ -376,6 +377,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
+    # A changed selector of a DaemonSet is reported before the errors of the new spec.
+    "DaemonSetSelectorFirst": Release(1, 34),
     "MetadataNameLabel": Release(1, 21),
     # Errors of ingresses and network policies name their own group, earlier ones `extensions`.
     "NetworkingErrors": Release(1, 22),

@@ -457,6 +457,10 @@ def validate_daemon_set(obj: Object, options: PodOptions = BASE_OPTIONS) -> Erro
 def validate_daemon_set_update(
     new: Object, old: Object, options: PodOptions = BASE_OPTIONS
 ) -> Errors:
+    if has_behaviour(options.release, "DaemonSetSelectorFirst"):
+        errs = _update_meta(new, old) + immutable_selector(new, old)
+        _check_daemon_set_spec(_spec(new), errs, options=options)
+        return errs
     return validate_daemon_set_update_extensions(new, old, options=options) + immutable_selector(
         new, old
     )

@@ -67,6 +67,7 @@ async def test_only_ports_of_one_number_share_a_node_port() -> None:
         ("1.22", {"clusterIP": "10.96.0.x"}, ["spec.sessionAffinity", "spec.clusterIPs[0]"]),
         ("1.36", {"clusterIP": "10.96.0.x"}, ["spec.clusterIPs[0]"]),
         ("1.36", {"ipFamilies": ["IPv6"]}, ["spec.ipFamilies[0]"]),
+        ("1.36", {"clusterIP": "fd00::1"}, ["spec.clusterIPs[0]"]),
         ("1.36", {}, ["spec.sessionAffinity"]),
     ],
 )
@@ -95,4 +96,16 @@ async def test_texts_of_addresses(release: str, text: str) -> None:
     spec = {"ports": [{"port": 80}], "clusterIP": "", "clusterIPs": ["10.0.0.1"]}
     _, problem = await api.call("POST", SERVICES, _service("s", **spec))
     assert text in problem["message"]
+    await api.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("release", "shown"), [("1.33", '[]string{"fd00::1"}'), ("1.34", '["fd00::1"]')]
+)
+async def test_addresses_in_errors(release: str, shown: str) -> None:
+    api = await start(release=release)
+    spec = {"ports": [{"port": 80}], "clusterIP": "fd00::1"}
+    _, problem = await api.call("POST", SERVICES, _service("s", **spec))
+    why = f"Invalid value: {shown}: IPv6 is not configured on this cluster"
+    assert problem["details"]["causes"][0]["message"] == why
     await api.server.stop()

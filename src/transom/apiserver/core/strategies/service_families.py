@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from transom.machinery import errors, field
 from transom.machinery.errors import GroupResource
-from transom.machinery.field import FieldError
+from transom.machinery.field import FieldError, GoText
 from transom.machinery.objects import Object
 from transom.machinery.validation.godump import go_dump
 
@@ -23,9 +23,12 @@ def family_of(address: str) -> str:
     return IPV6 if ":" in address else IPV4
 
 
-def init_ip_families(svc: Object, known: Collection[str], *, newer: bool = False) -> None:
+def init_ip_families(
+    svc: Object, known: Collection[str], *, newer: bool = False, as_json: bool = False
+) -> None:
     """Sets the default families and policy; `known` are the cluster's families, the default one
-    first. `newer` are the rules since 1.23. Raises ApiError.
+    first. `newer` are the rules since 1.23; errors show values `as_json` since 1.34. Raises
+    ApiError.
     """
     spec = svc["spec"]
     if spec.get("type") == "ExternalName":
@@ -38,12 +41,13 @@ def init_ip_families(svc: Object, known: Collection[str], *, newer: bool = False
         family = family_of(ip)
         if index >= len(families):
             if family not in known:
+                shown = go_dump("[]string", ips)
                 _refuse(
                     svc,
                     [
                         field.invalid(
                             f"spec.clusterIPs[{index}]",
-                            go_dump("[]string", ips),
+                            GoText(shown.json) if as_json else shown,
                             f"{family} is not configured on this cluster"
                             if newer
                             else f"may not use {family} on a cluster which is not configured for it",

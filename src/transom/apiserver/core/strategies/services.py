@@ -329,7 +329,8 @@ def _reserve(
     dual_stack = _dual_stack(storage)
     if dual_stack:
         newer = has_behaviour(storage.release, "ExternalPolicyRequired")
-        families.init_ip_families(new, storage.services.addresses, newer=newer)
+        as_json = has_behaviour(storage.release, "JsonValuesInErrors")
+        families.init_ip_families(new, storage.services.addresses, newer=newer, as_json=as_json)
     try:
         if not ctx.dry_run or storage.feature(service_addresses.GATE):
             (_reserve_of_families if dual_stack else _reserve_address)(
