@@ -120,7 +120,7 @@ CLOUD_FAILURES: tuple[Failure, ...] = (
     Failure(
         "a disk in another zone",
         A,
-        "the disk of a volume is in another zone than node linux-1",
+        "disk d1 is in zone west, and node linux-1 in east",
         "topology.kubernetes.io/zone",
         (mounting(azure_disk()),),
         (mounting(azure_disk()),),
@@ -132,7 +132,7 @@ CLOUD_FAILURES: tuple[Failure, ...] = (
         "a node that takes no more disks",
         A,
         "node linux-1 has as many disks attached as it can",
-        "transom cloud limit linux-1 TYPE default",
+        "transom cloud limit linux-1 azure-disk default",
         (mounting(azure_disk()),),
         (mounting(azure_disk()),),
         do=limit_disks(0),
@@ -143,7 +143,7 @@ CLOUD_FAILURES: tuple[Failure, ...] = (
         "a disk that another node has",
         "pod/default/b",
         "a ReadWriteOnce volume is in use on another node",
-        "Delete the pod on the other node",
+        "kubectl delete pod a --namespace default",
         (
             {
                 **mounting(azure_disk(), os="windows", path="C:\\v"),
@@ -157,7 +157,7 @@ CLOUD_FAILURES: tuple[Failure, ...] = (
         "a share that does not answer",
         A,
         "the server of a share does not answer",
-        "SHARE offline=off",
+        "transom cloud set //acc.file.core.windows.net/share offline=off",
         (CREDENTIALS, mounting(SHARE)),
         (CREDENTIALS, mounting(SHARE)),
         do=switch_share(offline=True),

@@ -228,8 +228,32 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
         "a FlexVolume driver that is not there",
         A,
         "no volume plugin of node linux-1",
-        "Install the FlexVolume",
+        "as /usr/libexec/kubernetes/kubelet-plugins/volume/exec/a~b/b",
         (mounting({"flexVolume": {"driver": "a/b"}}),),
+        (pod(),),
+    ),
+    Failure(
+        "a FlexVolume driver of Windows that is not installed",
+        A,
+        "no volume plugin of node windows-",
+        "flex-drivers=on",
+        (
+            mounting(
+                {"flexVolume": {"driver": "microsoft.com/smb.cmd"}}, os="windows", path="C:\\v"
+            ),
+        ),
+        (pod(),),
+    ),
+    Failure(
+        "a git repository on Windows",
+        A,
+        " has no git, which a gitRepo volume needs",
+        "an init container",
+        (
+            mounting(
+                {"gitRepo": {"repository": "https://git.example/a.git"}}, os="windows", path="C:\\v"
+            ),
+        ),
         (pod(),),
     ),
     Failure(

@@ -467,6 +467,11 @@ def test_only_what_was_asked_about() -> None:
             "fault ends with: transom cloud set d1 detach-error=",
             "fault ends with: transom cloud set d1 detach-error= --name blue",
         ),
+        (
+            "transom cloud set //a.example.net/share offline=off; or transom node start n.example.",
+            "transom cloud set //a.example.net/share offline=off --name blue; "
+            "or transom node start n.example --name blue.",
+        ),
         ("rm x && transom down --name blue", "rm x && transom down --name blue"),
         ("kubectl uncordon linux-1", "kubectl uncordon linux-1"),
     ],

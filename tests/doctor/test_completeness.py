@@ -76,6 +76,12 @@ COMPUTED = {
     "kubelet/images.py: event": ("ErrImageNeverPull", "InspectFailed"),
     "kubelet/prober/worker.py: reason": ("Unhealthy", "ProbeWarning"),
     "kubelet/admission/chain.py: preemption.REASON": ("Preempting",),
+    "userland/csi/snapshots.py: reason": (
+        "SnapshotContentMissing",
+        "GetSnapshotClassFailed",
+        "SetDefaultSnapshotClassFailed",
+        "SnapshotContentCreationFailed",
+    ),
     "apiserver/serving/corruption_events.py: REASON": ("CorruptRecord",),
 }
 
@@ -119,7 +125,7 @@ def reasons() -> dict[str, str]:
 SCENARIO_FAULTS = {"fault:keep_remote_endpoints", "fault:lose_balancers_on_restart"}
 COVERED = {name for row in ROWS for name in row.covers}
 # Reasons that stand for a state which doctor reports instead: of pods that cannot be created or
-# deleted, of Jobs that have failed, and of the store.
+# deleted, of Jobs that have failed, of snapshots, and of the store.
 STATES = {
     "PodFailurePolicy",
     "FailedIndexes",
@@ -130,6 +136,12 @@ STATES = {
     "CorruptRecord",
     "SelectorRequired",
     "InvalidSelector",
+    # of VolumeSnapshots, which have them in their status
+    "SnapshotContentMissing",
+    "GetSnapshotClassFailed",
+    "SetDefaultSnapshotClassFailed",
+    "SnapshotContentCreationFailed",
+    "SnapshotContentCheckandUpdateFailed",
 }
 
 
@@ -167,9 +179,8 @@ def test_an_event_without_a_state_is_reported_with_its_cause_and_remedy(reason: 
         )
         later = ClusterSnapshot(now=NOW + 600, objects={plural: [found], "events": [about]})
         assert list(check_events(later)) == ([one] if reason in LASTING else [])
-        assert (
-            list(check_events(ClusterSnapshot(now=NOW, objects={"events": [about]}))) == []
-        )  # the object is gone
+        # the object is gone
+        assert list(check_events(ClusterSnapshot(now=NOW, objects={"events": [about]}))) == []
 
 
 CLOUD_OPTIONS = (*DISK_OPTIONS, "offline", "zone", "limit")

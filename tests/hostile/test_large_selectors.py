@@ -34,7 +34,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     original = selectors.from_object
 
     def recorded(selector: Any) -> Any:
-        if selectors.takes_long(selector):
+        if selectors.takes_long_to_compile(selector):
             found.append(threading.current_thread())
         return original(selector)
 
@@ -52,9 +52,9 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     ids=["requirements", "labels", "values"],
 )
 def test_a_large_selector_takes_long(selector: Object) -> None:
-    assert selectors.takes_long(selector)
-    assert not selectors.takes_long({"matchLabels": {"a": "b"}, "matchExpressions": []})
-    assert not selectors.takes_long(None)
+    assert selectors.takes_long_to_compile(selector)
+    assert not selectors.takes_long_to_compile({"matchLabels": {"a": "b"}, "matchExpressions": []})
+    assert not selectors.takes_long_to_compile(None)
 
 
 async def test_an_informer_compiles_large_selectors_ahead_of_its_handlers(

@@ -194,9 +194,8 @@ def test_thousands_of_owners(victim: Victim, attack: Attack, rounds: int) -> Non
         }
         for i in range(25_000)
     ]
-    with attack(
-        rss=100 * MIB + rounds * 20 * MIB
-    ):  # the history of the store keeps each of them for a while
+    # the history of the store keeps each of them for a while
+    with attack(rss=100 * MIB + rounds * 20 * MIB):
         for number in range(rounds):
             client.ok(
                 "POST",

@@ -56,7 +56,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_doctor_command(args: argparse.Namespace) -> int:
     from transom.doctor import connect as doctoring
-    from transom.doctor.examine import UnknownName, checks, examine, in_namespace, places_to_check
+    from transom.doctor.examine import UnknownName, checks, examine, places_to_check
     from transom.kit.user_errors import EXIT_USAGE, UserError
 
     where = doctoring.doctor_target(console.target_kubeconfig(args), args.context)
@@ -66,13 +66,12 @@ def run_doctor_command(args: argparse.Namespace) -> int:
         if not seen.unreachable
         else ()
     )
-    found = examine(seen, about)
-    if args.namespace and not args.names and not seen.unreachable:
-        try:
-            found = in_namespace(seen, args.namespace, found)
-        except UnknownName as problem:
-            hint = "kubectl get namespaces lists them"
-            raise UserError(f"there is no namespace {problem}", hint, EXIT_USAGE) from problem
+    namespace = "" if args.names or seen.unreachable else args.namespace
+    try:
+        found = examine(seen, about, namespace)
+    except UnknownName as problem:
+        hint = "kubectl get namespaces lists them"
+        raise UserError(f"there is no namespace {problem}", hint, EXIT_USAGE) from problem
     titles = [row.title for row in checks(seen)]
     if args.output != "text":
         console.print_value(findings_document(seen, found, titles), args.output)

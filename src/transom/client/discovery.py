@@ -5,10 +5,10 @@ documents.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
 from transom.client.resources import GroupVersionResource
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object

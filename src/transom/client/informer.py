@@ -33,7 +33,12 @@ from transom.kit.backoff import exponential_backoff
 from transom.kit.clock import Clock, Timer
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.machinery.selectors import LabelSelector, SelectorError, owner_selector, takes_long
+from transom.machinery.selectors import (
+    LabelSelector,
+    SelectorError,
+    owner_selector,
+    takes_long_to_compile,
+)
 
 log = logging.getLogger("transom.client")
 
@@ -344,7 +349,7 @@ class Informer:
 def _takes_long_to_select(obj: Object) -> bool:
     spec = obj.get("spec")
     selector = spec.get("selector") if isinstance(spec, dict) else None
-    return isinstance(selector, dict) and takes_long(selector)
+    return isinstance(selector, dict) and takes_long_to_compile(selector)
 
 
 def _compile_selector(obj: Object) -> None:

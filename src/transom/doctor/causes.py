@@ -267,40 +267,6 @@ PROBE: Final[tuple[KnownCause, ...]] = (
     ),
 )
 
-# Why a container ends with an error: lines of its log.
-LOG: Final[tuple[KnownCause, ...]] = (
-    KnownCause(
-        r"[Aa]ddress (?:already )?in use|EADDRINUSE|Only one usage of each socket address",
-        "its port is in use: another container of the pod listens there",
-        "Let each container of the pod listen on a port of its own, or remove one of them.",
-    ),
-    KnownCause(
-        r"'(?P<command>[^'\n]+)' is not recognized as an internal or external command",
-        "cmd finds no command {command}",
-        "Use a command of Windows instead of {command}, or an image that has it.",
-        "WIN-CTR-002",
-        os="windows",
-    ),
-    KnownCause(
-        r"The term '(?P<command>[^'\n]+)' is not recognized as (?:the|a) name of a cmdlet",
-        "PowerShell finds no command {command}",
-        "Use a command of Windows instead of {command}, or an image that has it.",
-        "WIN-CTR-002",
-        os="windows",
-    ),
-    KnownCause(
-        r"(?:sh|bash|ash): (?:line \d+: |\d+: )?(?P<command>[^\s:]+): (?:command )?not found",
-        "the shell finds no command {command}",
-        "Correct the command, or use an image that has {command}.",
-        os="linux",
-    ),
-    KnownCause(
-        r"Permission denied|EACCES|Access is denied|Access to the path",
-        "its log says that access was denied",
-        "Correct the container's user (runAsUser, fsGroup; Windows: runAsUserName), or the mode of the files.",
-    ),
-)
-
 # Why a claim is not bound.
 CLAIM: Final[tuple[KnownCause, ...]] = (
     KnownCause(
@@ -335,9 +301,61 @@ CLAIM: Final[tuple[KnownCause, ...]] = (
         "Correct spec.volumeName.",
     ),
     KnownCause(
+        r"invalid AccessModes \[(?P<modes>[^\]]*)\]: only AccessModes \[(?P<allowed>[^\]]*)\]",
+        "its provisioner does not support the access mode {modes}",
+        "Delete the claim and create it with one of the access modes {allowed}, or with a StorageClass whose provisioner "
+        "supports {modes} (shares: azureFile, NFS, SMB).",
+    ),
+    KnownCause(
+        r"error getting snapshot (?P<name>\S+) from api server|snapshot (?P<n2>\S+) is not Ready",
+        "the VolumeSnapshot {name}, its dataSource, does not exist or is not ready",
+        "Create the VolumeSnapshot, or see why it is not ready: kubectl describe volumesnapshot {name} --namespace {namespace}",
+    ),
+    KnownCause(
+        r"error getting PVC (?P<name>\S+) |claim in dataSource not bound",
+        "the claim that its dataSource names does not exist or is not bound",
+        "Create the claim that spec.dataSource names, or create this claim again with another dataSource.",
+    ),
+    KnownCause(
         r"failed to provision volume|Failed to provision",
         "the provisioner cannot create a volume",
         "Read the provisioner's message, and its log.",
+    ),
+)
+
+
+# Why a VolumeSnapshot is not taken.
+VOLUME_SNAPSHOT: Final[tuple[KnownCause, ...]] = (
+    KnownCause(
+        r'volumesnapshotclass\S* "(?P<name>[^"]+)" not found',
+        "the VolumeSnapshotClass {name} does not exist",
+        "Create the VolumeSnapshotClass {name}, or create the snapshot again with another volumeSnapshotClassName.",
+    ),
+    KnownCause(
+        r"default snapshot class",
+        "it names no VolumeSnapshotClass, and the driver does not have exactly one default class",
+        "Create the snapshot again with a volumeSnapshotClassName, or mark one class of the driver: kubectl annotate "
+        "volumesnapshotclass CLASS snapshot.storage.kubernetes.io/is-default-class=true",
+    ),
+    KnownCause(
+        r"failed to retrieve PVC",
+        "its claim {claim} does not exist",
+        "Create the claim {claim} in namespace {namespace}, or create the snapshot again for another claim.",
+    ),
+    KnownCause(
+        r"not yet bound to a PV",
+        "its claim {claim} is not bound",
+        "See the claim: kubectl describe pvc {claim} --namespace {namespace}",
+    ),
+    KnownCause(
+        r"cannot find CSI PersistentVolumeSource",
+        "its claim {claim} is not of a CSI driver, and only CSI volumes have snapshots",
+        "Use a claim of a CSI driver that supports snapshots.",
+    ),
+    KnownCause(
+        r"VolumeSnapshotContent is missing",
+        "the VolumeSnapshotContent that it names does not exist",
+        "Create the VolumeSnapshotContent, or create the snapshot again with persistentVolumeClaimName.",
     ),
 )
 
@@ -371,7 +389,7 @@ class _Values(dict[str, str]):
         return "that it names"
 
 
-_ALIASES: Final = {"k2": "kind", "n2": "name", "p2": "port"}
+_ALIASES: Final = {"k2": "kind", "n2": "name", "p2": "port", "f2": "file", "f3": "file"}
 _KINDS: Final = {
     "configmap": "ConfigMap",
     "ConfigMap": "ConfigMap",

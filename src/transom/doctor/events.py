@@ -284,6 +284,15 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
         "Add nodes, or lower requests; its controller creates another.",
     ),
 }
+# Warning -> the events that show that a later attempt succeeded.
+_SUCCESS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ProvisioningFailed": ("ProvisioningSucceeded",),
+    "FailedBinding": ("ProvisioningSucceeded",),
+    "VolumeResizeFailed": ("VolumeResizeSuccessful", "FileSystemResizeSuccessful"),
+    "FileSystemResizeFailed": ("FileSystemResizeSuccessful",),
+    "SyncLoadBalancerFailed": ("EnsuredLoadBalancer",),
+    "UnAvailableLoadBalancer": ("EnsuredLoadBalancer",),
+}
 # Kinds whose events are examined, by plural.
 KINDS: Final = {
     "Node": "nodes",
@@ -334,6 +343,15 @@ def _holds(s: ClusterSnapshot, obj: Object, event: Object) -> bool:
     return event["reason"] in LASTING and event_time(event) >= _last_change(obj)
 
 
+def _succeeded(s: ClusterSnapshot, kind: str, obj: Object, event: Object) -> bool:
+    """Whether what an event reports as failed has succeeded since."""
+    later = _SUCCESS.get(str(event.get("reason")), ())
+    return any(
+        one.get("reason") in later and event_time(one) >= event_time(event)
+        for one in s.events_of(kind, obj)
+    )
+
+
 def _last_change(obj: Object) -> float:
     """When a client last changed an object."""
     return max(
@@ -351,7 +369,7 @@ def _reported(s: ClusterSnapshot, kind: str, obj: Object, shown: str) -> Iterato
     reported: set[str] = set()
     for event in s.warnings_of(kind, obj, *REASONS):
         reason = str(event.get("reason"))
-        if reason not in reported and _holds(s, obj, event):
+        if reason not in reported and _holds(s, obj, event) and not _succeeded(s, kind, obj, event):
             reported.add(reason)
             cause, remedy = REASONS[reason]
             yield DoctorFinding(

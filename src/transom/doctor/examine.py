@@ -96,6 +96,7 @@ GENERAL: Final = (
     DoctorCheck("one StorageClass is the default", storage.check_storage_classes),
     DoctorCheck("volumes are usable", storage.check_persistent_volumes),
     DoctorCheck("volumes can be attached", storage.check_attachments),
+    DoctorCheck("volume snapshots are taken", storage.check_volume_snapshots),
     DoctorCheck(
         "disks of the cloud are attached and detached", storage.check_cloud_operations, True
     ),
@@ -145,11 +146,17 @@ def checks(s: ClusterSnapshot) -> list[DoctorCheck]:
     ]
 
 
-def examine(s: ClusterSnapshot, about: Collection[str] = ()) -> list[DoctorFinding]:
-    """`about`: only report findings for these places ("node/windows-1"); none: all."""
+def examine(
+    s: ClusterSnapshot, about: Collection[str] = (), namespace: str = ""
+) -> list[DoctorFinding]:
+    """`about`: only report findings for these places ("node/windows-1"); none: all. `namespace`: only
+    about this namespace and its objects. Raises UnknownName if there is no such namespace.
+    """
     found: Iterable[DoctorFinding] = (finding for row in checks(s) for finding in row.check(s))
     if about:
         found = (finding for finding in found if set(finding.where) & set(about))
+    if namespace:
+        found = _in_namespace(s, namespace, found)
     return [
         one._replace(remedy=_named(one.remedy, s.name_option)) for one in merged_findings(found)
     ]
@@ -157,7 +164,7 @@ def examine(s: ClusterSnapshot, about: Collection[str] = ()) -> list[DoctorFindi
 
 _COMMAND: Final = re.compile(
     r"\btransom (?:node|cloud|hns|explain-schedule|up|down|logs|kubeconfig|snapshot|doctor(?= \S+;))\b"
-    r"(?: (?!or\b|and\b|then\b)[\w/=:-]+)*"
+    r"(?: (?!or\b|and\b|then\b)[\w/=:-]+(?:\.[\w/=:-]+)*)*"
 )
 
 
@@ -177,7 +184,7 @@ def places_to_check(
     s: ClusterSnapshot, names: Iterable[str], namespace: str = "default"
 ) -> list[str]:
     """The places for the names that a user gave: a node with its pods, or a pod with its node.
-    Raises Unknown.
+    Raises UnknownName.
     """
     out: list[str] = []
     for text in names:
@@ -197,10 +204,10 @@ def places_to_check(
     return out
 
 
-def in_namespace(
+def _in_namespace(
     s: ClusterSnapshot, namespace: str, found: Iterable[DoctorFinding]
 ) -> list[DoctorFinding]:
-    """The findings about a namespace and its objects. Raises Unknown."""
+    """The findings about a namespace and its objects, before they are merged with those of others."""
     if "namespaces" not in s.unread and not any(
         name_of_object(one) == namespace for one in s.of("namespaces")
     ):
@@ -252,11 +259,18 @@ def _kubelet_is_silent(s: ClusterSnapshot, pod: Object) -> bool:
 
 
 def _restarts(pod: Object) -> bool:
-    containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    return any(
-        ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff"
-        for container in containers
+    """Whether a container has failed; it may be running or starting again at this moment."""
+    status = pod.get("status") or {}
+    containers = (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
     )
+    ends = [
+        (container.get(state) or {}).get("terminated") or {}
+        for container in containers
+        for state in ("state", "lastState")
+    ]
+    return any(end.get("exitCode") for end in ends)
 
 
 def _is_unhealthy(pod: Object) -> bool:

@@ -57,7 +57,8 @@ _KINDS: Final = (
     "admissionregistration.k8s.io/MutatingWebhookConfiguration",
     "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
 )
-_MOST_LOGS: Final = 20
+_SNAPSHOTS: Final = "snapshot.storage.k8s.io"
+_MOST_LOGS: Final = 100
 _MOST_SECRETS: Final = 200
 _TAIL: Final = 50
 _LISTS_AT_ONCE: Final = 4  # each connection has buffers of 1/4 MiB, and a TLS handshake
@@ -95,7 +96,7 @@ async def gather_snapshot(
     found.store = await _store(api)
     found.name_option = found.name_option or str(found.store.get("nameOption") or "")
     about = places_to_check(found, names, namespace)
-    found.logs = await _logs(api, found, about)
+    found.logs = await _logs(api, found, about, namespace)
     return found
 
 
@@ -135,7 +136,32 @@ async def _objects(api: ApiReader) -> tuple[Mapping[str, Sequence[Object]], Mapp
                     return
 
     await asyncio.gather(*map(one, _KINDS))
+    try:
+        objects["volumesnapshots"] = await _volume_snapshots(api, objects)
+    except ApiError as problem:
+        unread["volumesnapshots"] = problem.message
     return objects, unread
+
+
+async def _volume_snapshots(
+    api: ApiReader, objects: Mapping[str, Sequence[Object]]
+) -> Sequence[Object]:
+    """The VolumeSnapshots, if their definition is installed. Raises ApiError."""
+    definition = next(
+        (
+            one
+            for one in objects.get("customresourcedefinitions", ())
+            if one["metadata"].get("name") == f"volumesnapshots.{_SNAPSHOTS}"
+        ),
+        None,
+    )
+    versions = ((definition or {}).get("spec") or {}).get("versions") or ()
+    served = [str(one["name"]) for one in versions if one.get("served")]
+    if not served:
+        return ()
+    version = max(served, key=lambda name: (name == "v1", name))
+    found = await api.get_json(f"/apis/{_SNAPSHOTS}/{version}/volumesnapshots")
+    return list(found.get("items") or ())
 
 
 async def _secrets(api: ApiReader, s: ClusterSnapshot) -> Mapping[tuple[str, str], str]:
@@ -190,16 +216,24 @@ async def _inside(api: ApiReader, found: ClusterSnapshot) -> None:
 
 
 async def _logs(
-    api: ApiReader, s: ClusterSnapshot, about: Collection[str]
+    api: ApiReader, s: ClusterSnapshot, about: Collection[str], preferred: str
 ) -> Mapping[tuple[str, str], str]:
+    """The logs of as many pods as can be read in a moment, those of the preferred namespace first."""
     found: dict[tuple[str, str], str] = {}
     wanted_pods = set(pods_with_useful_logs(s, about))
-    for pod in [pod for pod in s.pods if _key(pod) in wanted_pods][:_MOST_LOGS]:
+    pods = sorted(
+        (pod for pod in s.pods if _key(pod) in wanted_pods),
+        key=lambda pod: _key(pod)[0] != preferred,
+    )
+    for pod in pods[:_MOST_LOGS]:
         namespace, name = _key(pod)
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/log?tailLines={_TAIL}"
         wanted = [
             f"{path}&container={quote(container['name'])}{which}"
-            for container in pod["spec"].get("containers") or ()
+            for container in (
+                *(pod["spec"].get("initContainers") or ()),
+                *(pod["spec"].get("containers") or ()),
+            )
             for which in ("", "&previous=true")
         ]
         found[namespace, name] = "\n".join([await _text(api, one) for one in wanted])

@@ -81,25 +81,19 @@ def check_network_policies(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
 
 def egress_to_dns(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Pods with restricted egress that no policy allows to query the DNS server."""
-    egress = [
-        (policy, from_object((policy.get("spec") or {}).get("podSelector") or {}))
+    restricted = any(
+        "Egress" in ((policy.get("spec") or {}).get("policyTypes") or ())
         for policy in s.of("networkpolicies")
-        if "Egress" in ((policy.get("spec") or {}).get("policyTypes") or ())
-    ]
-    if not egress or "pods" in s.unread:
+    )
+    if not restricted or "pods" in s.unread:
         return
     closed: dict[str, list[str]] = {}
     for pod in s.pods:
-        applied = [
-            policy
-            for policy, selector in egress
-            if key_of_object(policy)[0] == key_of_object(pod)[0] and _selects(selector, pod)
-        ]
-        if applied and pod_is_ready(pod) and not any(_allows_dns(s, one) for one in applied):
-            for policy in applied:
-                closed.setdefault(place_of_object("networkpolicy", policy), []).append(
-                    name_of_object(pod)
-                )
+        if (pod.get("status") or {}).get("phase") != "Running":
+            continue
+        for policy in forbids_dns(s, pod):
+            where = f"networkpolicy/{key_of_object(pod)[0]}/{policy}"
+            closed.setdefault(where, []).append(name_of_object(pod))
     for where, names in closed.items():
         listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield DoctorFinding(
@@ -110,6 +104,21 @@ def egress_to_dns(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             "Add an egress rule for port 53, UDP and TCP, to the pods' policies, unless these pods "
             "use addresses only.",
         )
+
+
+def forbids_dns(s: ClusterSnapshot, pod: Object) -> list[str]:
+    """The policies that restrict the pod's egress, if none of them allows it to query the DNS server."""
+    namespace = key_of_object(pod)[0]
+    applied = [
+        policy
+        for policy in s.of("networkpolicies")
+        if key_of_object(policy)[0] == namespace
+        and "Egress" in ((policy.get("spec") or {}).get("policyTypes") or ())
+        and _selects(from_object((policy.get("spec") or {}).get("podSelector") or {}), pod)
+    ]
+    if any(_allows_dns(s, policy) for policy in applied):
+        return []
+    return [name_of_object(policy) for policy in applied]
 
 
 def _allows_dns(s: ClusterSnapshot, policy: Object) -> bool:

@@ -208,13 +208,13 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         r"maximum number of data disks|too many EBS volumes|maximum_persistent_disks|SCSI Controller Limit"
         r"|too many volumes",
         "node {node} has as many disks attached as it can",
-        "Move pods with disks to other nodes, or add nodes (emulated cloud: transom cloud limit {node} TYPE default).",
+        "Move pods with disks to other nodes, or add nodes (emulated cloud: transom cloud limit {node} {disk_type} default).",
         reasons=("FailedAttachVolume",),
     ),
     KnownCause(
         r"ResourceNotFound|InvalidVolume\.NotFound|GCE persistent disk not found|File .+ was not found|Volume not found",
         "the disk of a volume does not exist at the provider, or not in the node's zone",
-        "Create the disk, or correct the volume (emulated cloud: transom cloud set DISK missing=off).",
+        "Create the disk in the node's zone, or correct the volume.",
         reasons=("FailedAttachVolume",),
     ),
     KnownCause(
@@ -226,8 +226,7 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
     KnownCause(
         r"mount error\(112\)|Host is down|network (?:path|name) was not found|cannot find the network path",
         "the server of a share does not answer",
-        "Start the file server, and check the network between it and node {node} (emulated cloud: transom cloud set "
-        "SHARE offline=off).",
+        "Start the file server, and check the network between it and node {node}.",
     ),
     KnownCause(
         r"mount error\(13\)|network password is (?:not correct|incorrect)",
@@ -238,6 +237,21 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         r'persistentvolumeclaim "(?P<name>[^"]+)" not found',
         "the PersistentVolumeClaim {name} does not exist",
         "Create the claim {name} in namespace {namespace}, or correct its name in the pod.",
+    ),
+    KnownCause(
+        r"processing PVC (?P<namespace>[^/\s]+)/(?P<name>\S+): PVC is not bound",
+        "the PersistentVolumeClaim {name} is not bound",
+        "See the claim: kubectl describe pvc {name} --namespace {namespace}",
+    ),
+    KnownCause(
+        r"(?P<call>\w+) command failed, status: (?P<status>[^,]+), reason:",
+        "the FlexVolume driver {driver} answers {call} with {status}",
+        "Correct what the driver's message names, or the driver: {driver_path} on node {node}.",
+    ),
+    KnownCause(
+        r"exec 'git |failed to exec 'git ",
+        "node {node} has no git, which a gitRepo volume needs",
+        "Clone the repository in an init container into an emptyDir, or install git on node {node}.",
     ),
     KnownCause(
         (

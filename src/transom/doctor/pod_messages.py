@@ -5,11 +5,18 @@ limitation that it indicates.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from transom.doctor import causes
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.pod_causes import POD_CAUSES
+from transom.doctor.pod_volumes import (
+    emulated_share,
+    flex_driver_remedy,
+    multi_attach_remedy,
+    volume_values,
+)
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -18,10 +25,11 @@ from transom.doctor.snapshot import (
     is_windows_node,
     key_of_object,
     name_of_object,
-    windows_build,
+    reported_windows_build,
 )
-from transom.doctor.storage import cloud_remedy_text
+from transom.doctor.storage import explain_cloud
 from transom.doctor.texts import recognised_texts
+from transom.machinery.podutil import visit_containers
 from transom.windows.images import image_build_of, image_os
 from transom.windows.limits import LIMITS
 from transom.windows.targeting import find_target_os
@@ -33,13 +41,28 @@ _VOLUME: Final = re.compile(r'for volume "([^"]+)"')
 _NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
 
 
-def container_specs(pod: Object) -> list[Object]:
-    spec = pod.get("spec") or {}
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+def init_and_containers(pod: Object) -> Sequence[Object]:
+    return visit_containers(pod.get("spec") or {}, ephemeral=False)
+
+
+def single_string_command(pod: Object, container: str) -> str:
+    """The command of a container that is one string with several words; "" for others."""
+    spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == container), {})
+    words = [str(word) for word in spec.get("command") or ()]
+    return words[0] if len(words) == 1 and " " in words[0].strip() else ""
+
+
+def split_command_cause(line: str) -> causes.ExplainedCause:
+    words = ", ".join(f'"{word}"' for word in line.split())
+    return causes.ExplainedCause(
+        f'its command is the single string "{line}", and no program has this name',
+        f"Write each word as a string of its own: command: [{words}]",
+        "",
+    )
 
 
 def is_host_process(pod: Object, container: str) -> bool:
-    spec: Object = next((c for c in container_specs(pod) if c.get("name") == container), {})
+    spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == container), {})
     for holder in (spec, pod.get("spec") or {}):
         options = (holder.get("securityContext") or {}).get("windowsOptions") or {}
         if "hostProcess" in options:
@@ -59,6 +82,7 @@ def explained_cause(
         "node": node,
         "container": container,
         "image": image,
+        **volume_values(s, pod, text),
     }
     found = causes.explain_text(POD_CAUSES, reason, text, os, values)
     if found is not None and found.record == "WIN-POD-010" and image_os(image) != "windows":
@@ -74,8 +98,16 @@ def explained_cause(
             "the node in windowsOptions.runAsUserName.",
             "",
         )
-    if found is not None and reason == "FailedAttachVolume":
-        return found._replace(remedy=cloud_remedy_text(s, node, text) or found.remedy)
+    if found is None:
+        return None
+    if "no volume plugin matched" in text:
+        return found._replace(remedy=flex_driver_remedy(s, pod, text) or found.remedy)
+    if "Multi-Attach error" in text:
+        return found._replace(remedy=multi_attach_remedy(s, pod, text) or found.remedy)
+    if found.cause == "the server of a share does not answer" and s.inside:
+        return found._replace(remedy=found.remedy + emulated_share(text))
+    if reason == "FailedAttachVolume":
+        return explain_cloud(s, node, text, found)
     return found
 
 
@@ -170,13 +202,13 @@ def _is_for_linux_only(s: ClusterSnapshot, pod: Object, text: str) -> bool:
 
 def _for_linux(pod: Object) -> bool:
     """Whether the pod or one of its images is not meant for Windows."""
-    images = {image_os(str(container.get("image", ""))) for container in container_specs(pod)}
+    images = {image_os(str(container.get("image", ""))) for container in init_and_containers(pod)}
     return not find_target_os(pod).windows or "linux" in images
 
 
 def _builds(s: ClusterSnapshot, pod: Object) -> str:
     """The builds that do not match, as far as image names show them."""
-    host = windows_build(s.node[pod["spec"]["nodeName"]])
+    host = reported_windows_build(s.node[pod["spec"]["nodeName"]])
     images = [str(container.get("image", "")) for container in pod["spec"]["containers"]]
     others = [
         (image, found.number)

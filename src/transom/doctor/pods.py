@@ -10,15 +10,19 @@ from typing import Final
 
 from transom.doctor import causes
 from transom.doctor.findings import DoctorFinding, known_finding
+from transom.doctor.pod_logs import explained_log
 from transom.doctor.pod_messages import (
     RECENT,
     cause_finding,
-    container_specs,
     explained_cause,
+    init_and_containers,
     newest_message,
     plain_message,
+    single_string_command,
+    split_command_cause,
     windows_finding,
 )
+from transom.doctor.pod_volumes import is_outdated
 from transom.doctor.probes import (
     EXIT_CODES,
     LATE,
@@ -80,7 +84,6 @@ _CREDENTIALS: Final = re.compile(
     r"unauthorized|authentication required|no basic auth|denied|insufficient_scope", re.IGNORECASE
 )
 _MANY_RESTARTS: Final = 3  # one or two may be reboots of the node
-_LOG_END: Final = 4000  # characters of a log that are examined
 _PROBES: Final = re.compile(r"(Liveness|Startup|Readiness) probe")
 _EXITS: Final[Mapping[int, str]] = {  # codes with the same meaning everywhere
     126: "the command is not executable",
@@ -328,7 +331,8 @@ def _not_pulled(
         (container.get("state") or {}).get("waiting") or {},
     )
     image = next(
-        (c["image"] for c in container_specs(pod) if c.get("name") == container.get("name")), image
+        (c["image"] for c in init_and_containers(pod) if c.get("name") == container.get("name")),
+        image,
     )
     image = _unpulled_volume(s, pod, image) or image
     text = newest_message(
@@ -404,6 +408,8 @@ def _not_started(
     plain, called = plain_message(text), container["name"]
     what = f"container {called} cannot start: {reason}: {plain}"
     found = explained_cause(s, pod, reason, text, called, str(container.get("image", "")))
+    if found is not None and (line := single_string_command(pod, called)) in found.cause:
+        found = split_command_cause(line) if line else found
     windows = windows_finding(s, pod, reason, text, what, where)
     if found is not None and (windows is None or found.record):
         return cause_finding(
@@ -434,7 +440,7 @@ def _crashed(
         limit = next(
             (
                 (c.get("resources") or {}).get("limits", {}).get("memory")
-                for c in container_specs(pod)
+                for c in init_and_containers(pod)
                 if c["name"] == called
             ),
             None,
@@ -454,6 +460,8 @@ def _crashed(
         )
         what = f"container {called} cannot start: {text}"
         windows = windows_finding(s, pod, "CrashLoopBackOff", text, what, where)
+        if found is not None and (line := single_string_command(pod, called)) in found.cause:
+            found = split_command_cause(line) if line else found
         if s.on_windows(pod) and "cannot find the file specified" in text:
             return _no_command(pod, called, text, where)
         if found is not None and (windows is None or found.record):
@@ -511,18 +519,12 @@ def _crashed(
         else f"{kind} {called} fails"
     )
     what += f": {text}" if text else ""
-    logged = _explained_log(s, pod)
+    logged = explained_log(s, pod)
     if logged is not None:
         return cause_finding(logged, f"{what}: {logged.cause}", where, why)
     return windows_finding(s, pod, "CrashLoopBackOff", text, what, where) or DoctorFinding(
         "error", what, (where,), why, f"Read its log: {logs}"
     )
-
-
-def _explained_log(s: ClusterSnapshot, pod: Object) -> causes.ExplainedCause | None:
-    os = "windows" if s.on_windows(pod) else "linux"
-    end = s.logs.get(key_of_object(pod), "")[-_LOG_END:]
-    return causes.explain_text(causes.LOG, "", end, os)
 
 
 def _is_init(pod: Object, called: str) -> bool:
@@ -532,9 +534,13 @@ def _is_init(pod: Object, called: str) -> bool:
 
 def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFinding:
     """Windows' message does not name the file, but the container's command does."""
-    spec: Object = next((c for c in container_specs(pod) if c.get("name") == called), {})
+    spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == called), {})
     words = [*(spec.get("command") or ()), *(spec.get("args") or ())]
     first = str(words[0]) if words else "of the image"
+    if line := single_string_command(pod, called):
+        found = split_command_cause(line)
+        what = f"container {called} cannot start: {found.cause} ({text})"
+        return DoctorFinding("error", what, (where,), _NOT_STARTED, found.remedy)
     what = f"container {called} cannot start: the image has no command {first} ({text})"
     if first in _SHELLS or first.startswith("/"):
         return known_finding("WIN-CTR-002", what, where)
@@ -602,7 +608,11 @@ def _persistent_troubles(s: ClusterSnapshot, pod: Object) -> list[Object]:
     """Events of what keeps a pod from being created. A kubelet drops most events of a pod that it
     tries to create for a long time: an older event counts until a later one shows progress.
     """
-    reported = s.warnings_of("Pod", pod, *_TROUBLE)
+    reported = [
+        event
+        for event in s.warnings_of("Pod", pod, *_TROUBLE)
+        if not is_outdated(s, event_message(event))
+    ]
     recent = [event for event in reported if s.now - event_time(event) < RECENT]
     progress = max(
         (event_time(event) for event in s.events_of("Pod", pod) if event["reason"] in _PROGRESS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,8 +12,8 @@ from transom.doctor.findings import DoctorFinding
 from transom.doctor.pod_messages import (
     RECENT,
     cause_finding,
-    container_specs,
     has_recent_warning,
+    init_and_containers,
     newest_message,
     plain_message,
 )
@@ -28,6 +29,7 @@ from transom.doctor.snapshot import (
 
 LATE: Final = 120.0  # seconds in which a pod should have been created
 EXIT_CODES: Final = 1 << 32  # Windows exit codes are shown as signed numbers
+_SILENT: Final = re.compile(r"(Readiness|Liveness|Startup) probe failed:?\s*$")
 _KILLED: Final = (0, 137, 143, 3221225786)  # exit codes of containers that were asked to end
 
 
@@ -107,7 +109,9 @@ def unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFindi
 def _late_container(s: ClusterSnapshot, pod: Object) -> str:
     """A container that has run without becoming ready for longer than its probe needs to decide."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        spec: Object = next((c for c in container_specs(pod) if c["name"] == status["name"]), {})
+        spec: Object = next(
+            (c for c in init_and_containers(pod) if c["name"] == status["name"]), {}
+        )
         probe, running = spec.get("readinessProbe"), (status.get("state") or {}).get("running")
         if status.get("ready") or not probe or not running:
             continue
@@ -135,9 +139,29 @@ def probes_without_result(s: ClusterSnapshot, pod: Object, where: str) -> Iterat
                 return
 
 
+def _silent_command(pod: Object, probe: str) -> causes.ExplainedCause | None:
+    """The cause of an exec probe that fails without output, as it does when it exceeds its time."""
+    namespace, called = key_of_object(pod)
+    for container in init_and_containers(pod):
+        words = ((container.get(probe) or {}).get("exec") or {}).get("command") or ()
+        if words:
+            seconds = container[probe].get("timeoutSeconds") or 1
+            command = shlex.join(map(str, words))
+            return causes.ExplainedCause(
+                f"its command fails without output, or takes longer than timeoutSeconds ({seconds})",
+                f"Run it: kubectl exec {called} --namespace {namespace} --container {container['name']} -- {command}; if it "
+                f"takes longer than {seconds} s, raise timeoutSeconds of the {probe}.",
+                "",
+            )
+    return None
+
+
 def explained_probe(s: ClusterSnapshot, pod: Object, text: str) -> causes.ExplainedCause:
     """Why a probe fails; an empty cause if the text is not known."""
     os = "windows" if s.on_windows(pod) else "linux"
+    silent = _SILENT.match(text)
+    if silent is not None and (found := _silent_command(pod, f"{silent[1].lower()}Probe")):
+        return found
     return causes.explain_text(causes.PROBE, "", text, os) or causes.ExplainedCause(
         "",
         "Correct the probe (path, port, command, initialDelaySeconds, timeoutSeconds), or what the "

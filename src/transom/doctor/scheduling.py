@@ -22,11 +22,12 @@ from transom.doctor.snapshot import (
     status_condition,
     time_of,
 )
-from transom.doctor.storage import unprovisioned
+from transom.doctor.storage import bound_volumes, unprovisioned
 from transom.machinery import quantity
 from transom.machinery.placement import (
     matches_expression,
     matches_node,
+    matches_term,
     required_terms,
 )
 from transom.machinery.podresources import aggregate_containers, is_pod_level_resource
@@ -232,6 +233,10 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
             f"Correct topologyKey (kubernetes.io/hostname, topology.kubernetes.io/zone), or label the nodes with {key}.",
             "",
         )
+    if "volume node affinity conflict" in text or "no available volume zone" in text:
+        placed = _volume_elsewhere(s, pod)
+        if placed[0]:
+            return placed
     for pattern, cause, remedy in _REFUSALS:
         found = re.search(pattern, text)
         if found is not None:
@@ -242,6 +247,40 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
                 "",
             )
     return text, "Change what the scheduler's message names.", ""
+
+
+def _volume_elsewhere(s: ClusterSnapshot, pod: Object) -> tuple[str, str, str]:
+    """A bound volume of the pod whose node affinity no selected node meets, and where it can be used."""
+    spec = pod.get("spec") or {}
+    for name, volume in bound_volumes(s, pod):
+        required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+        terms = required.get("nodeSelectorTerms") or ()
+        fitting = [
+            node
+            for node in s.nodes
+            if any(matches_term(term, name_of_object(node), _labels(node)) for term in terms)
+        ]
+        if not terms or any(matches_node(spec, name_of_object(n), _labels(n)) for n in fitting):
+            continue
+        wanted = "; ".join(
+            f"{e.get('key')} {e.get('operator')} {','.join(e.get('values') or ())}".rstrip()
+            for term in terms
+            for e in term.get("matchExpressions") or ()
+        )
+        if fitting:
+            return (
+                f"the volume {name} of a claim can be used on {_some([name_of_object(n) for n in fitting])} only, which "
+                "the pod does not select",
+                "Let the pod select these nodes, or use another claim.",
+                "",
+            )
+        return (
+            f"the volume {name} of a claim can be used only on nodes with {wanted}, and no node is like that",
+            f"Add or label such a node; or delete the claim and the volume (kubectl delete persistentvolume {name}), and "
+            "create the volume with another nodeAffinity.",
+            "",
+        )
+    return "", "", ""
 
 
 def _missing_topology(spec: Object, nodes: Sequence[Object]) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from transom.machinery import quantity
 
 _RELEASED: Final = " is Released and keeps the data of a deleted claim"
 _SELECTED: Final = "volume.kubernetes.io/selected-node"  # set by the scheduler
+_NO_SNAPSHOT: Final = "Claims with it as dataSource stay Pending."
 _RECENT: Final = 300.0
 _LATE: Final = 120.0
 
@@ -179,6 +180,19 @@ def unprovisioned(s: ClusterSnapshot, pod: Object) -> Iterator[tuple[str, str]]:
             yield name_of_object(claim), str(used.get("provisioner", "of its class"))
 
 
+def bound_volumes(s: ClusterSnapshot, pod: Object) -> Iterator[tuple[str, Object]]:
+    """The PersistentVolumes of the pod's claims, with their names."""
+    namespace = key_of_object(pod)[0]
+    claims = {
+        (namespace, str((volume.get("persistentVolumeClaim") or {}).get("claimName", "")))
+        for volume in (pod.get("spec") or {}).get("volumes") or ()
+    }
+    for volume in s.of("persistentvolumes"):
+        claim = (volume.get("spec") or {}).get("claimRef") or {}
+        if (claim.get("namespace"), claim.get("name")) in claims:
+            yield name_of_object(volume), volume
+
+
 def check_storage_classes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Several default classes: claims that name none are rejected, or get any of them."""
     defaults = [
@@ -216,6 +230,38 @@ def check_persistent_volumes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "What it stores was not removed, and it cannot be used again.",
                 f"Remove the data or the disk, then: kubectl delete persistentvolume {name_of_object(volume)}; "
                 "or use the reclaim policy Retain.",
+            )
+
+
+def check_volume_snapshots(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for one in s.of("volumesnapshots"):
+        status, source = one.get("status") or {}, (one.get("spec") or {}).get("source") or {}
+        namespace, name = key_of_object(one)
+        where = (place_of_object("volumesnapshot", one),)
+        error = (status.get("error") or {}).get("message")
+        age = s.now - time_of(one["metadata"].get("creationTimestamp", ""))
+        if status.get("readyToUse") or one["metadata"].get("deletionTimestamp"):
+            continue
+        if error:
+            known = {"namespace": namespace, "claim": str(source.get("persistentVolumeClaimName"))}
+            found = causes.explain_text(causes.VOLUME_SNAPSHOT, "", error, known=known)
+            yield DoctorFinding(
+                "error",
+                f"is not taken: {found.cause} ({error})" if found else f"is not taken: {error}",
+                where,
+                _NO_SNAPSHOT,
+                found.remedy
+                if found
+                else "Correct what the message names, and read the log of csi-snapshotter.",
+            )
+        elif age > _LATE:
+            yield DoctorFinding(
+                "error",
+                "is not taken, and nothing reports why",
+                where,
+                _NO_SNAPSHOT,
+                "Install or start the snapshot controller and the csi-snapshotter of the driver; see "
+                f"kubectl describe volumesnapshot {name} --namespace {namespace}",
             )
 
 
@@ -257,13 +303,25 @@ def check_cloud_operations(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             )
 
 
-def cloud_remedy_text(s: ClusterSnapshot, node: str, text: str) -> str:
-    """The remedy for a disk of the emulated cloud that cannot be attached; "" for other reasons."""
+def explain_cloud(
+    s: ClusterSnapshot, node: str, text: str, found: causes.ExplainedCause
+) -> causes.ExplainedCause:
+    """What the emulated cloud knows about a disk that cannot be attached; otherwise `found`."""
     for one in s.cloud:
-        error = str(one["error"])
-        if one["verb"] == "attach" and one["node"] == node and one.get("fault") and error in text:
-            return _cloud_fix(str(one["disk"]), error, str(one["fault"]))
-    return ""
+        error, disk, zone = str(one["error"]), str(one["disk"]), str(one.get("zone") or "")
+        if one["verb"] != "attach" or one["node"] != node or not error or error not in text:
+            continue
+        if one.get("fault"):
+            return found._replace(remedy=_cloud_fix(disk, error, str(one["fault"])))
+        labels = s.node[node]["metadata"].get("labels") or {} if node in s.node else {}
+        own = labels.get("topology.kubernetes.io/zone", "")
+        if zone and zone != own:
+            return found._replace(
+                cause=f"disk {disk} is in zone {zone}, and node {node} in {own or 'no zone'}",
+                remedy=f"Let the pod select nodes of the zone: nodeSelector topology.kubernetes.io/zone: {zone}; or use "
+                "a disk of the node's zone.",
+            )
+    return found
 
 
 def _cloud_fix(disk: str, error: str, fault: str) -> str:

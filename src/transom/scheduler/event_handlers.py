@@ -17,7 +17,7 @@ from transom.client.resources import (
 from transom.client.store import object_key
 from transom.machinery.objects import Object
 from transom.scheduler.cache import SchedulerCache
-from transom.scheduler.labels import preferred_terms, required_terms
+from transom.scheduler.labels import parsed_required_terms, preferred_terms
 from transom.scheduler.pods import PodInfo, is_large_spec
 from transom.scheduler.queue import UNKNOWN_EVENT, SchedulingQueue
 from transom.scheduler.resource_claims import ResourceClaimCache
@@ -160,7 +160,7 @@ class EventHandlers:
 
 def _parse(pod: Object) -> PodInfo:
     info = PodInfo(pod)
-    required_terms(info.shape)
+    parsed_required_terms(info.shape)
     preferred_terms(info.shape)
     return info
 

@@ -217,7 +217,7 @@ class PreferredTerms:
                 scores += term.mask(labels, rows) * weight
 
 
-def required_terms(shape: PodShape) -> list[NodeTerm] | None:
+def parsed_required_terms(shape: PodShape) -> list[NodeTerm] | None:
     """The terms of the required node affinity of a pod; parsed once."""
     required = (shape.node_affinity or {}).get(REQUIRED)
     if required is None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple
 
 from transom.client.informer import Informer
 from transom.kit.clock import parse_rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import SelectorError

@@ -333,9 +333,8 @@ async def secret_traffic(api: Api) -> None:
         "POST", SECRETS, b'{"metadata": {"name": "s"}, "data": {"p": "' + PASSWORD.encode()
     )  # broken JSON
     await api.send("POST", SECRETS, {"metadata": {"name": "S!"}, "data": {"p": ENCODED}})  # refused
-    await api.send(
-        "POST", SECRETS, {"metadata": {"name": "s"}, "data": {"p": PASSWORD + "!"}}
-    )  # not base64
+    # not base64
+    await api.send("POST", SECRETS, {"metadata": {"name": "s"}, "data": {"p": PASSWORD + "!"}})
     await api.send("GET", CM, peer=None, headers={b"authorization": f"Bearer x{TOKEN}".encode()})
     await api.send("GET", CM, peer=None, headers={b"authorization": f"Basic {ENCODED}".encode()})
     await api.send("GET", f"{CM}?access_token={TOKEN}&limit=1")

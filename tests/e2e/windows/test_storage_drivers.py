@@ -110,9 +110,8 @@ def driver(place: Place) -> Iterator[str]:
     )
     place("apply", "--filename", "-", stdin=text)
     yield name
-    place(
-        "delete", "pod", "--selector=!app"
-    )  # while the driver is there to let go of their volumes
+    # while the driver is there to let go of their volumes
+    place("delete", "pod", "--selector=!app")
     place("delete", "--wait=false", "--filename", "-", stdin=text)
     proxy(place, "off")
 
@@ -189,9 +188,8 @@ def test_a_csi_driver_on_both_systems(place: Place, driver: str) -> None:
     volume = place.object("pvc", "data")["spec"]["volumeName"]
     place("delete", "pod", "q")
     place("delete", "pvc", "data")
-    place(
-        "wait", "--for=delete", f"pv/{volume}", "--timeout=60s", check=False
-    )  # it may be gone already
+    # it may be gone already
+    place("wait", "--for=delete", f"pv/{volume}", "--timeout=60s", check=False)
     assert "not found" in place.refused("get", "pv", volume)
 
 
@@ -203,8 +201,20 @@ def test_snapshots_and_clones(place: Place, driver: str) -> None:
     apply(place, claim("data", driver), windows_pod("p", "data"))
     place.ready("statefulset/csi-controller", "daemonset/csi-windows", "pod/p")
     place.exec("p", "cmd", "/c", r"echo first> C:\data\f")
+
+    def snapshot(name: str, class_name: str, source: str) -> dict[str, Any]:
+        spec = {
+            "volumeSnapshotClassName": class_name,
+            "source": {"persistentVolumeClaimName": source},
+        }
+        return {**snapshots, "kind": "VolumeSnapshot", "metadata": {"name": name}, "spec": spec}
+
+    # Snapshots and claims that cannot be made do not keep others waiting.
     apply(
         place,
+        snapshot("a", "absent", "data"),
+        snapshot("b", driver, "absent"),
+        claim("a", driver, dataSource={"kind": "PersistentVolumeClaim", "name": "absent"}),
         {
             **snapshots,
             "kind": "VolumeSnapshotClass",
@@ -212,17 +222,13 @@ def test_snapshots_and_clones(place: Place, driver: str) -> None:
             "driver": driver,
             "deletionPolicy": "Delete",
         },
-        {
-            **snapshots,
-            "kind": "VolumeSnapshot",
-            "metadata": {"name": "s"},
-            "spec": {
-                "volumeSnapshotClassName": driver,
-                "source": {"persistentVolumeClaimName": "data"},
-            },
-        },
+        snapshot("s", driver, "data"),
     )
     place.until("volumesnapshot/s", "{.status.readyToUse}", "true")
+    assert "is ready to use" in place.event("s", "SnapshotReady")
+    assert '"absent" not found' in place.event("a", "GetSnapshotClassFailed")
+    assert "failed to retrieve PVC absent" in place.event("b", "SnapshotContentCreationFailed")
+    assert "error getting PVC absent" in place.event("a", "ProvisioningFailed")
     place.exec("p", "cmd", "/c", r"echo second> C:\data\f")
     group = {"apiGroup": "snapshot.storage.k8s.io"}
     apply(

@@ -8,8 +8,7 @@ kind of request, so candidates are found once for each kind. Without policies th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.context import RequestContext
@@ -26,6 +25,8 @@ from transom.apiserver.webhooks.matching import (
 )
 from transom.apiserver.webhooks.review import admission_request, namespace_of
 from transom.apiserver.webhooks.versioned_object import VersionedObject, own_kind
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors, selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import SelectorError

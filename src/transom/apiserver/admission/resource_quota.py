@@ -22,13 +22,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from transom.apiserver.admission.plugin import ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.time_slice import TimeSlice
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object

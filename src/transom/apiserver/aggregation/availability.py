@@ -5,7 +5,7 @@ messages.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -20,6 +20,7 @@ from transom.http.goerrors import join_host_port
 from transom.http.outgoing import CallError, CallTarget, ClientPair
 from transom.http.pool import ConnectionPool
 from transom.kit.http_message import encode_request
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.objects import Object
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.call import ApiCall
 from transom.apiserver.core.context import RequestContext
@@ -15,6 +15,7 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import codec, errors, managedfields, schema
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object

@@ -9,8 +9,7 @@ costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
@@ -18,6 +17,8 @@ from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.webhooks.conditions import WebhookConditions
 from transom.apiserver.webhooks.review import namespace_of
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors, selectors
 from transom.machinery.objects import Object
 from transom.machinery.releases.features import is_enabled
@@ -69,7 +70,7 @@ class CompiledSelector:
     @property
     def takes_long(self) -> bool:
         """Whether `get` should be called in a thread."""
-        return self._compiled is None and selectors.takes_long(self._given)
+        return self._compiled is None and selectors.takes_long_to_compile(self._given)
 
     def get(self) -> LabelSelector:
         """Raises SelectorError."""

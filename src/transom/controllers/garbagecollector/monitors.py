@@ -11,12 +11,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.client.resources import GroupVersionResource, builtin_resource
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.kinds import KINDS

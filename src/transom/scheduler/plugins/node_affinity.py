@@ -27,8 +27,8 @@ from transom.scheduler.labels import (
     any_term,
     has_labels,
     node_terms,
+    parsed_required_terms,
     preferred_terms,
-    required_terms,
 )
 from transom.scheduler.pods import PodInfo, PodShape
 
@@ -38,7 +38,7 @@ _REJECTED_BY_CONFIGURATION = unresolvable(ERR_REASON_ENFORCED)
 
 def matches_pod(shape: PodShape, labels: LabelColumns, rows: Rows) -> Mask | None:
     """The rows that match the node selector and the required node affinity of the pod; None: all."""
-    terms = required_terms(shape)
+    terms = parsed_required_terms(shape)
     if not shape.node_selector and terms is None:
         return None
     out = has_labels(shape.node_selector, labels, rows)

@@ -20,6 +20,7 @@ _ACCOUNT: Final = {
     "windows": "C:\\var\\run\\secrets\\kubernetes.io\\serviceaccount\\",
 }
 _WATCH_SECONDS: Final = 600
+_EVENTS: Final = 1024  # events that are remembered to count repetitions
 MERGE: Final = "application/merge-patch+json"
 
 
@@ -48,6 +49,7 @@ class CsiApi:
         self._context = context
         self._base = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         self._folder = _ACCOUNT[context.os]
+        self._events: dict[tuple[str, ...], tuple[str, int]] = {}  # what it is about -> path, count
 
     async def get(self, path: str) -> Object:
         return await self._call("GET", path)
@@ -93,9 +95,20 @@ class CsiApi:
     async def event(
         self, about: Object, kind: str, reason: str, message: str, component: str
     ) -> None:
+        """Records an event; one that was recorded before is counted, as client-go does."""
         meta = about["metadata"]
         namespace = meta.get("namespace") or "default"
         now = rfc3339(self._context.clock.time())
+        key = (str(meta.get("uid", "")), kind, reason, message)
+        if key in self._events:
+            path, count = self._events[key]
+            try:
+                await self.patch(path, {"count": count + 1, "lastTimestamp": now})
+                self._events[key] = (path, count + 1)
+                return
+            except ApiFailure as problem:
+                if problem.code != 404:  # else it has expired
+                    raise
         name = f"{meta['name']}.{self._context.rng.getrandbits(64):016x}"
         await self._call(
             "POST",
@@ -119,6 +132,9 @@ class CsiApi:
                 "count": 1,
             },
         )
+        if len(self._events) >= _EVENTS:
+            self._events.pop(next(iter(self._events)))
+        self._events[key] = (f"/api/v1/namespaces/{namespace}/events/{name}", 1)
 
     def _credentials(self) -> tuple[str, bytes]:
         try:

@@ -20,13 +20,22 @@ _SNAPSHOTS: Final = "snapshot.storage.k8s.io"
 
 
 async def _once(side: Sidecar) -> None:
-    for claim in await side.api.list(CLAIMS):
-        notes = claim["metadata"].get("annotations") or {}
-        if notes.get(_ASKED) == side.driver and not claim["spec"].get("volumeName"):
-            await _provide({**claim, "kind": "PersistentVolumeClaim", "apiVersion": "v1"}, side)
-    for volume in await side.api.list(VOLUMES):
-        if _is_ours_to_delete(volume, side.driver):
-            await _delete({**volume, "kind": "PersistentVolume", "apiVersion": "v1"}, side)
+    claims = [
+        {**claim, "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        for claim in await side.api.list(CLAIMS)
+        if (claim["metadata"].get("annotations") or {}).get(_ASKED) == side.driver
+        and not claim["spec"].get("volumeName")
+    ]
+    volumes = [
+        {**volume, "kind": "PersistentVolume", "apiVersion": "v1"}
+        for volume in await side.api.list(VOLUMES)
+        if _is_ours_to_delete(volume, side.driver)
+    ]
+
+    async def reconcile(one: Object) -> None:
+        await (_provide if one["kind"] == "PersistentVolumeClaim" else _delete)(one, side)
+
+    await side.each((*claims, *volumes), reconcile)
 
 
 async def _provide(claim: Object, side: Sidecar) -> None:
@@ -85,40 +94,54 @@ def _size(spec: Object) -> quantity.Quantity:
 
 
 async def _source(claim: Object, side: Sidecar) -> Object | None:
-    source, namespace = claim["spec"].get("dataSource"), claim["metadata"]["namespace"]
+    source = claim["spec"].get("dataSource")
     if not source:
         return None
-    if source["kind"] == "PersistentVolumeClaim":
-        other = await side.api.get(
-            f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{source['name']}"
-        )
-        if (other.get("status") or {}).get("phase") != "Bound":
-            raise ApiFailure(
-                0,
-                "error getting handle for DataSource Type PersistentVolumeClaim by Name "
-                f"{source['name']}: "
-                "the PVC is not bound",
-            )
-        volume = await side.api.get(f"{VOLUMES}/{other['spec']['volumeName']}")
-        return {"volume": {"volume_id": volume["spec"]["csi"]["volumeHandle"]}}
-    if source["kind"] == "VolumeSnapshot" and source.get("apiGroup") == _SNAPSHOTS:
-        base = f"/apis/{_SNAPSHOTS}/{await snapshot_version(side)}"
-        snapshot = await side.api.get(
-            f"{base}/namespaces/{namespace}/volumesnapshots/{source['name']}"
-        )
-        status = snapshot.get("status") or {}
-        if not status.get("readyToUse"):
-            raise ApiFailure(
-                0,
-                "error getting handle for DataSource Type VolumeSnapshot by Name "
-                f"{source['name']}: "
-                f"snapshot {source['name']} is not Ready",
-            )
-        content = await side.api.get(
-            f"{base}/volumesnapshotcontents/{status['boundVolumeSnapshotContentName']}"
-        )
-        return {"snapshot": {"snapshot_id": content["status"]["snapshotHandle"]}}
+    try:
+        if source["kind"] == "PersistentVolumeClaim":
+            return await _volume_source(source["name"], claim["metadata"]["namespace"], side)
+        if source["kind"] == "VolumeSnapshot" and source.get("apiGroup") == _SNAPSHOTS:
+            return await _snapshot_source(source["name"], claim["metadata"]["namespace"], side)
+    except ApiFailure as problem:
+        raise ApiFailure(
+            problem.code,
+            f"error getting handle for DataSource Type {source['kind']} by Name {source['name']}: {problem}",
+        ) from problem
     raise ApiFailure(0, f"the PVC source not in supported kinds: {source['kind']}")
+
+
+async def _volume_source(name: str, namespace: str, side: Sidecar) -> Object:
+    try:
+        claim = await side.api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+    except ApiFailure as problem:
+        raise ApiFailure(
+            problem.code,
+            f'error getting PVC {name} (namespace "{namespace}") from api server: {problem}',
+        ) from problem
+    if (claim.get("status") or {}).get("phase") != "Bound":
+        raise ApiFailure(0, "claim in dataSource not bound or invalid")
+    volume = await side.api.get(f"{VOLUMES}/{claim['spec']['volumeName']}")
+    handle = volume["spec"].get("csi") or {}
+    if handle.get("driver") != side.driver:
+        raise ApiFailure(0, "claim in dataSource not bound or invalid")
+    return {"volume": {"volume_id": handle["volumeHandle"]}}
+
+
+async def _snapshot_source(name: str, namespace: str, side: Sidecar) -> Object:
+    try:
+        base = f"/apis/{_SNAPSHOTS}/{await snapshot_version(side)}"
+        snapshot = await side.api.get(f"{base}/namespaces/{namespace}/volumesnapshots/{name}")
+    except ApiFailure as problem:
+        raise ApiFailure(
+            problem.code, f"error getting snapshot {name} from api server: {problem}"
+        ) from problem
+    status = snapshot.get("status") or {}
+    if not status.get("readyToUse"):
+        raise ApiFailure(0, f"snapshot {name} is not Ready")
+    content = await side.api.get(
+        f"{base}/volumesnapshotcontents/{status['boundVolumeSnapshotContentName']}"
+    )
+    return {"snapshot": {"snapshot_id": content["status"]["snapshotHandle"]}}
 
 
 async def snapshot_version(side: Sidecar) -> str:

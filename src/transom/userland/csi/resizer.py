@@ -16,12 +16,13 @@ _PENDING = "Waiting for user to (re-)start a pod to finish file system resize of
 
 async def _once(side: Sidecar) -> None:
     volumes = {one["metadata"]["name"]: one for one in await side.api.list(VOLUMES)}
-    for claim in await side.api.list(CLAIMS):
+
+    async def reconcile(claim: Object) -> None:
         volume = volumes.get(claim["spec"].get("volumeName") or "")
         if volume is None or (volume["spec"].get("csi") or {}).get("driver") != side.driver:
-            continue
+            return
         if (claim.get("status") or {}).get("phase") != "Bound":
-            continue
+            return
         asked = claim["spec"]["resources"]["requests"]["storage"]
         if quantity.parse_quantity(asked) > quantity.parse_quantity(
             volume["spec"]["capacity"]["storage"]
@@ -29,6 +30,8 @@ async def _once(side: Sidecar) -> None:
             await _grow(
                 {**claim, "kind": "PersistentVolumeClaim", "apiVersion": "v1"}, volume, asked, side
             )
+
+    await side.each(await side.api.list(CLAIMS), reconcile)
 
 
 async def _grow(claim: Object, volume: Object, asked: str, side: Sidecar) -> None:

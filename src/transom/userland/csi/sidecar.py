@@ -5,7 +5,7 @@ some resources and reconcile all of them when something changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from transom.kit.rpc import RpcError
@@ -53,6 +53,23 @@ class Sidecar:
             await self.api.event(about, kind, reason, message, who)
         except ApiFailure as problem:
             self.log(f"cannot write event: {problem}")
+
+    async def each(
+        self, objects: Iterable[Object], reconcile: Callable[[Object], Awaitable[None]]
+    ) -> None:
+        """Reconciles all objects: one that fails does not keep the others waiting. Raises the first failure
+        at the end, so that the round is repeated.
+        """
+        failures: list[ApiFailure | RpcError] = []
+        for one in objects:
+            try:
+                await reconcile(one)
+            except (ApiFailure, RpcError) as problem:
+                failures.append(problem)
+        for later in failures[1:]:
+            self.log(str(later))
+        if failures:
+            raise failures[0]
 
 
 Round = Callable[[Sidecar], Awaitable[None]]
@@ -106,6 +123,13 @@ async def _run(
             await clock.sleep(_RETRY)
     for path in watched:
         server.spawn(_watch(side, path, changed))
+    retries = False  # at most one retry is due: each failed round would add another
+
+    def retry() -> None:
+        nonlocal retries
+        retries = False
+        changed.set()
+
     while True:
         await changed.wait()
         changed.clear()
@@ -113,7 +137,9 @@ async def _run(
             await once(side)
         except (ApiFailure, RpcError) as problem:
             side.log(str(problem))
-            server.later(_RETRY, changed.set)
+            if not retries:
+                retries = True
+                clock.call_later(_RETRY, retry)
 
 
 async def _watch(side: Sidecar, path: str, changed: asyncio.Event) -> None:

@@ -96,7 +96,7 @@ class PodSubresources:
         if selector is None or (not selector and not empty_selects_all):
             return False
         build = partial(selectors.owner_selector, budget)
-        if selectors.takes_long(selector):
+        if selectors.takes_long_to_compile(selector):
             built = await compute_in_worker(self._storage.workers, ctx, build)
         else:
             built = build()
