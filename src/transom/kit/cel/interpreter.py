@@ -43,10 +43,12 @@ class EvaluationResult(NamedTuple):
 class CelProgram:
     """An expression that is ready to run."""
 
-    __slots__ = ("_deep", "_run")
+    __slots__ = ("_deep", "_run", "compiles_patterns")
 
-    def __init__(self, run: Run, deep: bool) -> None:
+    def __init__(self, run: Run, deep: bool, compiles_patterns: bool) -> None:
         self._run, self._deep = run, deep
+        # Whether patterns come from the data: compiling one takes far longer than its cost says.
+        self.compiles_patterns = compiles_patterns
 
     def evaluate(self, variables: Mapping[str, Any], limit: int) -> EvaluationResult:
         if self._deep:
@@ -79,12 +81,17 @@ def plan_program(
     deep: bool,
 ) -> CelProgram:
     """`charged` names the functions whose cost `charge` knows."""
-    return CelProgram(_Planner(functions, charged, charge, make_struct).plan(node), deep)
+    planner = _Planner(functions, charged, charge, make_struct)
+    run = planner.plan(node)
+    return CelProgram(run, deep, planner.compiles_patterns)
 
 
 _CONVERSIONS = frozenset(
     ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint", "dyn", "type")
 )
+
+
+_PATTERNS = frozenset(("matches", "find", "findAll"))  # the second argument is a pattern
 
 
 class _Planner:
@@ -97,6 +104,7 @@ class _Planner:
     ) -> None:
         self._functions, self._charged, self._charge = functions, charged, charge
         self._make_struct = make_struct
+        self.compiles_patterns = False
 
     def plan(self, node: ast.ExprNode) -> Run:
         if isinstance(node, ast.ConstNode):
@@ -165,6 +173,8 @@ class _Planner:
             node, overload, [a.type or DYN for a in given if a is not None]
         )
         cost = self._cost_of(node.function, overload)
+        if node.function in _PATTERNS and not isinstance(runs[1], Constant):
+            self.compiles_patterns = True
         run = _invoke(implementation, runs, cost)
         if constant and len(runs) == 1 and node.function in _CONVERSIONS:
             state = Evaluation({}, 1 << 62)

@@ -27,6 +27,8 @@ class BriefBudget:
 
     def evaluate(self, program: CelProgram, variables: Mapping[str, Any]) -> EvaluationResult:
         """Raises BriefBudgetSpentError."""
+        if program.compiles_patterns:
+            raise BriefBudgetSpentError
         found = program.evaluate(variables, max(0, self.remaining))
         self.remaining -= found.cost
         if self.remaining < 0:

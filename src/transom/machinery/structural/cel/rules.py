@@ -89,6 +89,8 @@ class _Budget:
     def evaluate(self, expression: CelExpression, variables: dict[str, Any]) -> EvaluationResult:
         if self.brief is None:
             return expression.program.evaluate(variables, PER_CALL_LIMIT)
+        if expression.program.compiles_patterns:
+            raise _NotBriefError
         outcome = expression.program.evaluate(variables, self.brief)
         self.brief -= outcome.cost
         if self.brief < 0:
