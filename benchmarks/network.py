@@ -106,9 +106,8 @@ async def shares() -> None:
             ]
             base = bases[len(set(WAYS[what]))][1]
             ours = theirs = 0.0
-            for _ in range(
-                ROUNDS
-            ):  # in turn, and the best of each, since the machine has other work as well
+            # in turn, and the best of each, since the machine has other work as well
+            for _ in range(ROUNDS):
                 theirs = max(theirs, throughput(*base))
                 ours = max(ours, throughput(paths[0], paths[1], address))
             gbit = theirs * 8 / 1e9

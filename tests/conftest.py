@@ -87,10 +87,12 @@ class Cluster:
     kubeconfig: Path
     env: dict[str, str]
 
-    def transom(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def transom(
+        self, *args: str, check: bool = True, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "transom.cli.main", *args]
         return subprocess.run(
-            command, env=self.env, check=check, capture_output=True, text=True, timeout=60
+            command, env=self.env, check=check, capture_output=True, text=True, timeout=timeout
         )
 
 

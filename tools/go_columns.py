@@ -18,7 +18,9 @@ _COLUMN = re.compile(r"\{(Name: .*)\},")
 _HANDLER = re.compile(r"h\.TableHandler\((\w+), (\w+)\)")
 _PRINTER = re.compile(r"^func (print\w+)\(\w+ \*(\w+)\.(\w+),", re.M)
 _TEXT = re.compile(r'(\w+): "((?:[^"\\]|\\.)*)"')
-_DOC = re.compile(r'Description: (\w+)\.(\w+)\{\}\.SwaggerDoc\(\)\["(\w*)"\]')
+_DOC = re.compile(r'Description: (\w+)\.(\w+)\{\}(?:\.(\w+))?\.SwaggerDoc\(\)\["(\w*)"\]')
+# The types of the fields whose documentation a column shows.
+_FIELD_TYPES = {("Event", "InvolvedObject"): "ObjectReference"}
 _MAP = re.compile(r"var map_(\w+) = map\[string\]string\{\n(.*?)\n\}", re.S)
 _ENTRY = re.compile(r'^\s*"(\w*)":\s*"((?:[^"\\]|\\.)*)",$', re.M)
 _IMPORT = re.compile(r'^\s*(\w+)\s+"([^"]+)"', re.M)
@@ -67,7 +69,10 @@ def _column(
     notes = {name: unquoted(value) for name, value in _TEXT.findall(text)}
     found = _DOC.search(text)
     if found:
-        notes["Description"] = docs.get((imports[found[1]], found[2]), {}).get(found[3], "")
+        package, struct, member, name = found.groups()
+        if member:
+            struct = _FIELD_TYPES[struct, member]
+        notes["Description"] = docs.get((imports[package], struct), {}).get(name, "")
     priority = re.search(r"Priority: (\d+)", text)
     return Column(
         notes["Name"],

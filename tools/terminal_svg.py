@@ -25,7 +25,7 @@ from typing import Final
 
 IIS: Final = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 SESSION: Final = (
-    "transom up | head -2",
+    "transom up | grep ready",
     "kubectl get nodes --label-columns kubernetes.io/os,node.kubernetes.io/windows-build",
     f"kubectl run web --port=80 --expose --image={IIS} \\\n"
     """    --overrides '{"spec":{"nodeSelector":{"kubernetes.io/os":"windows"}}}'""",
@@ -125,17 +125,20 @@ def styled_parts(line: str) -> list[tuple[str, str]]:
 
 
 def wrap_parts(parts: Sequence[tuple[str, str]]) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Breaks a line where the terminal is full."""
+    """Breaks a line where the terminal is full, between words."""
     row: list[tuple[str, str]] = []
     used = 0
     for style, part in parts:
         text = part
         while text:
             piece = text[: COLUMNS - used]
+            full = len(piece) < len(text)
+            if full and " " in piece:
+                piece = piece[: piece.rindex(" ") + 1]
             row.append((style, piece))
             used += len(piece)
             text = text[len(piece) :]
-            if used == COLUMNS:
+            if full or used == COLUMNS:
                 yield tuple(row)
                 row, used = [], 0
     if row or not parts:

@@ -202,6 +202,20 @@ def test_tables_fit(
     assert ("..." in lines[1]) == (columns < 90) and lines[1].startswith("web ")
 
 
+def test_a_table_of_nodes_fits_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    titles = "NAME STATE OS BUILD ADDRESS CPUS MEMORY RUNTIME KUBELET PODS"
+    node = "control-plane ready linux 10.0.17763 172.20.0.2 4 8Gi containerd://2.1.5-sim v1.36.4 1"
+    console.print_table([titles.split(), node.split()])
+    title, row = capsys.readouterr().out.splitlines()
+    assert max(len(title), len(row)) <= 80
+    assert title.split() == titles.split()
+    assert "172.20.0.2" in row
+
+
 def test_tables_in_a_pipe_have_whole_cells(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

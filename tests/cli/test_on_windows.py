@@ -14,9 +14,8 @@ from tests.runtime.wine.winpython import WindowsPython
 
 from transom.cli import main as program
 
-pytestmark = pytest.mark.timeout(
-    300
-)  # a Python for Windows may have to be fetched, and a Windows to be made
+# a Python for Windows may have to be fetched, and a Windows to be made
+pytestmark = pytest.mark.timeout(300)
 
 POD = """\
 apiVersion: v1

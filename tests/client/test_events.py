@@ -193,27 +193,21 @@ def test_an_absent_server_is_waited_for_and_a_refusal_is_not() -> None:
     assert [event["reason"] for event in server.events.values()] == ["One"]
 
 
-def test_the_scheduler_records_series() -> None:
+async def test_the_scheduler_records_series() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u2"}}
 
-    async def main() -> tuple[Server, list[str]]:
-        clock, server = VirtualClock(), Server()
-        recorder = SeriesRecorder(server, "sched", "sched-host", clock, random.Random(1))  # type: ignore[arg-type]
-        task = asyncio.create_task(recorder.run())
-        for number in range(3):
-            recorder.event(
-                POD, WARNING, "FailedScheduling", "Scheduling", f"no {number}", related=node
-            )
-            await clock.run_for(10)
-        before = [what for what, _ in server.calls]
-        await clock.run_for(1000)  # the series ends
-        recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", "again", related=node)
-        await clock.run_for(1)
-        task.cancel()
-        await asyncio.wait((task,))
-        return server, before
-
-    server, before = asyncio.run(main())
+    clock, server = VirtualClock(), Server()
+    recorder = SeriesRecorder(server, "sched", "sched-host", clock, random.Random(1))  # type: ignore[arg-type]
+    task = asyncio.create_task(recorder.run())
+    for number in range(3):
+        recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", f"no {number}", related=node)
+        await clock.run_for(10)
+    before = [what for what, _ in server.calls]
+    await clock.run_for(1000)  # the series ends
+    recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", "again", related=node)
+    await clock.run_for(1)
+    task.cancel()
+    await asyncio.wait((task,))
     assert before == ["create", "patch"]
     first, second = server.events.values()
     first["metadata"].pop("name")

@@ -162,45 +162,39 @@ def test_watches_that_end_at_once_are_not_repeated_at_once() -> None:
     assert [at for what, _, at in asked if what == "watch"] == [0.0, 1.2, 3.6]
 
 
-def test_a_failing_handler_does_not_stop_others() -> None:
+async def test_a_failing_handler_does_not_stop_others() -> None:
     recorded: list[str] = []
 
     def broken(_obj: Object) -> None:
         raise ValueError("broken")
 
-    async def main() -> None:
-        clock = VirtualClock()
-        events = [[WatchEvent("ADDED", pod("a", 6)), WatchEvent("ADDED", pod("b", 7))]]
-        script = Script(clock, [ObjectList([], "5")], [events])
-        informer = Informer(script, PODS, clock, Middle())  # type: ignore[arg-type]
-        informer.add_handler(add=broken)
-        informer.add_handler(add=lambda obj: recorded.append(obj["metadata"]["name"]))
-        task = asyncio.create_task(informer.run())
-        await clock.run_for(0.1)
-        task.cancel()
-        await asyncio.wait((task,))
-
-    asyncio.run(main())
+    clock = VirtualClock()
+    events = [[WatchEvent("ADDED", pod("a", 6)), WatchEvent("ADDED", pod("b", 7))]]
+    script = Script(clock, [ObjectList([], "5")], [events])
+    informer = Informer(script, PODS, clock, Middle())  # type: ignore[arg-type]
+    informer.add_handler(add=broken)
+    informer.add_handler(add=lambda obj: recorded.append(obj["metadata"]["name"]))
+    task = asyncio.create_task(informer.run())
+    await clock.run_for(0.1)
+    task.cancel()
+    await asyncio.wait((task,))
     assert recorded == ["a", "b"]
 
 
-def test_resync_delivers_all_objects_again() -> None:
-    async def main() -> int:
-        clock = VirtualClock()
-        recorded = []
-        informer = Informer(  # type: ignore[call-arg]
-            Script(clock, [ObjectList([pod("a", 3), pod("b", 4)], "5")], []),
-            PODS,
-            clock,
-            Middle(),  # type: ignore[arg-type]
-        )
-        informer.add_handler(update=lambda old, new: recorded.append(old is new), resync=30)
-        task = asyncio.create_task(informer.run())
-        await clock.run_for(65)
-        task.cancel()
-        await asyncio.wait((task,))
-        await clock.run_for(100)
-        assert all(recorded)
-        return len(recorded)
-
-    assert asyncio.run(main()) == 4
+async def test_resync_delivers_all_objects_again() -> None:
+    clock = VirtualClock()
+    recorded = []
+    informer = Informer(  # type: ignore[call-arg]
+        Script(clock, [ObjectList([pod("a", 3), pod("b", 4)], "5")], []),
+        PODS,
+        clock,
+        Middle(),  # type: ignore[arg-type]
+    )
+    informer.add_handler(update=lambda old, new: recorded.append(old is new), resync=30)
+    task = asyncio.create_task(informer.run())
+    await clock.run_for(65)
+    task.cancel()
+    await asyncio.wait((task,))
+    await clock.run_for(100)
+    assert all(recorded)
+    assert len(recorded) == 4

@@ -12,8 +12,8 @@ import yaml
 from transom.client.kubeconfig import (
     KubeconfigError,
     config_document,
-    config_from_document,
     load_kubeconfig,
+    rest_config_from_document,
 )
 
 
@@ -126,7 +126,7 @@ def test_another_process_acts_as_the_same_user(tmp_path: Path, user: dict[str, s
         clusters=[{"name": "k", "cluster": cluster}],
     )
     target = load_kubeconfig(file)
-    again = config_from_document(json.loads(json.dumps(config_document(target))))
+    again = rest_config_from_document(json.loads(json.dumps(config_document(target))))
     assert again.request_headers() == target.request_headers()
     for name in ("host", "port", "prefix", "namespace", "context", "user", "verify"):
         assert getattr(again, name) == getattr(target, name)

@@ -13,7 +13,8 @@ import pytest
 
 from transom.cloud import content, provider
 from transom.cloud.content import ContentError
-from transom.cloud.disks import ATTACH_LIMITS, CloudError
+from transom.cloud.disks import ATTACH_LIMITS
+from transom.cloud.errors import CloudError
 from transom.cloud.provider import CloudProvider, cloud_summary
 from transom.cloud.shares import ShareError
 from transom.kit.clock import VirtualClock
@@ -188,9 +189,8 @@ def test_one_share_is_the_same_directory_on_linux_and_windows(
         files.mount(share.content.file_system(share.style, share.size, 0.0), path)
     windows.files.write("C:\\s\\Hello.TXT", b"from windows")
     assert linux.files.listdir("/mnt/s") == ["Hello.TXT"]
-    assert (
-        linux.files.read("/mnt/s/hello.txt") == b"from windows"
-    )  # the server does not look at case
+    # the server does not look at case
+    assert linux.files.read("/mnt/s/hello.txt") == b"from windows"
     found = linux.files.stat("/mnt/s/Hello.TXT")
     assert (found.mode, found.uid, found.gid) == (0o777, 0, 0)
     linux.files.mkdir("/mnt/s/Sub/Deep")

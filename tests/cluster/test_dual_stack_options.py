@@ -108,9 +108,8 @@ def test_which_nodes_have_both() -> None:
     overlay = replace(config, network=replace(config.network, mode="overlay"))
     with pytest.raises(UserError, match="WIN-NET-013"):
         check_network(overlay, parse_feature_gates(overlay.feature_gates), found)
-    assert (
-        check_network(overlay, parse_feature_gates(overlay.feature_gates), found[:1]) == []
-    )  # Linux can
+    # Linux can
+    assert check_network(overlay, parse_feature_gates(overlay.feature_gates), found[:1]) == []
     alone = ClusterConfig(pod_cidr="fd00:1::/56", service_cidr="fd00:2::/112")
     with pytest.raises(UserError, match="WIN-NET-016"):
         check_network(alone, parse_feature_gates(alone.feature_gates), found)

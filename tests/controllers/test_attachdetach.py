@@ -165,9 +165,8 @@ async def test_a_disk_follows_its_pod(world: ContextFactory) -> None:
         await w.plane.settle(60)
         assert await w.events("q") == [BUSY]  # reported once
         await w.kill("p")
-        assert (
-            await w.attached("a") == [NAME] and await w.attached("b") == []
-        )  # the node has not unmounted it yet
+        # the node has not unmounted it yet
+        assert await w.attached("a") == [NAME] and await w.attached("b") == []
         await w.in_use("a")
         assert await w.attached("a") == [] and await w.attached("b") == [NAME]
         assert (await w.events("q"))[-1] == SUCCEEDED
@@ -359,9 +358,8 @@ async def test_a_controller_that_starts_again(world: ContextFactory) -> None:
         await w.client.delete(PODS, NS, "p", grace=0)
         w.plane.start_controllers()
         await w.plane.settle(5)
-        assert await w.attached("a") == [
-            CSI_NAME
-        ]  # what no pod needs any more was detached, the other is still there
+        # what no pod needs any more was detached, the other is still there
+        assert await w.attached("a") == [CSI_NAME]
         assert len((await w.client.list(VOLUME_ATTACHMENTS)).items) == 1
         assert len(await w.events("q")) == before[1]
         disk = w.cloud.disk(NAME)

@@ -120,9 +120,8 @@ async def test_concurrency(play: ContextFactory, policy: str, left: list[str]) -
         assert await jobs(plane) == left
         assert len((await status(plane))["active"]) == len(left)
         if policy == "Forbid":
-            await finish(
-                plane
-            )  # the one that had to wait comes at once, for the last minute that was missed
+            # the one that had to wait comes at once, for the last minute that was missed
+            await finish(plane)
             assert await jobs(plane) == ["01-02 03:05", "01-02 03:07"]
 
 

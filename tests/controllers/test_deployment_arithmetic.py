@@ -129,9 +129,8 @@ def test_history_of_revisions_is_kept_short() -> None:
     assert after["team"] == "a" and after[sets.REVISION] == "1235"
     history = after[sets.REVISION_HISTORY]
     assert len(history) <= 2000 and history.endswith(",1000,1234")
-    assert (
-        sets.new_set_annotations(owner, {sets.REVISION: "9"}, 8)[sets.REVISION] == "9"
-    )  # never back
+    # never back
+    assert sets.new_set_annotations(owner, {sets.REVISION: "9"}, 8)[sets.REVISION] == "9"
     assert sets.new_set_annotations(owner, {sets.REVISION: "mine"}, 8) == {sets.REVISION: "mine"}
 
 

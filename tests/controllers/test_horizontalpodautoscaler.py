@@ -300,9 +300,8 @@ async def test_the_highest_proposal_of_several_metrics_counts(
         server.usage = "0"
         await start(plane, {"minReplicas": 1, "maxReplicas": 9, "metrics": metrics})
         await run(plane, 10)
-        assert (
-            await run(plane, 10) == 4
-        )  # 6 by the object's metric, 4 by orders; four at once is the limit
+        # 6 by the object's metric, 4 by orders; four at once is the limit
+        assert await run(plane, 10) == 4
         status = (await plane.get(HORIZONTAL_POD_AUTOSCALERS, NS, "h"))["status"]
         assert [m["type"] for m in status["currentMetrics"]] == ["Object", "", "External"]
         assert status["currentMetrics"][0]["object"]["current"] == {"value": "900"}
@@ -596,9 +595,8 @@ def test_limits_without_behaviour() -> None:
     memory = ScalingHistory(5, NOW)
     printed = Conditions(None, NOW)
     assert memory.limited({"maxReplicas": 100}, 5, 50, 1, NOW, printed) == 10
-    assert (
-        memory.limited({"maxReplicas": 100}, 10, 1, 1, NOW + 290, printed) == 20
-    )  # 50 was asked for a moment ago
+    # 50 was asked for a moment ago
+    assert memory.limited({"maxReplicas": 100}, 10, 1, 1, NOW + 290, printed) == 20
     assert memory.limited({"maxReplicas": 100}, 20, 1, 3, NOW + 301, printed) == 3
     assert [c["reason"] for c in printed.as_list()] == ["ReadyForNewScale", "TooFewReplicas"]
 

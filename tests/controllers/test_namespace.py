@@ -122,9 +122,8 @@ async def test_it_gives_pods_their_time(play: ContextFactory) -> None:
             remaining["NamespaceContentRemaining"][2]
             == "Some resources are remaining: pods. has 1 resource instances"
         )
-        await plane.settle(
-            50
-        )  # no kubelet runs: after its grace period the pod should be gone and is not
+        # no kubelet runs: after its grace period the pod should be gone and is not
+        await plane.settle(50)
         assert (await conditions(plane))["NamespaceDeletionContentFailure"] == (
             "True",
             "ContentDeletionFailed",

@@ -59,9 +59,8 @@ async def test_pods_are_made_counted_replaced_and_removed(play: ContextFactory) 
         await plane.client.delete(PODS, "default", made[0]["metadata"]["name"])
         await report(plane, made[1], "Failed")
         await plane.settle()
-        assert (
-            len(await pods(plane)) == 4 and (await status_of(plane))["replicas"] == 3
-        )  # the failed one stays
+        # the failed one stays
+        assert len(await pods(plane)) == 4 and (await status_of(plane))["replicas"] == 3
         await scale(plane, 0)
         assert await names(plane) == [made[1]["metadata"]["name"]]
         assert await status_of(plane) == {"replicas": 0, "observedGeneration": 2}

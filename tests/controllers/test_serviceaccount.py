@@ -54,9 +54,8 @@ async def test_what_is_deleted_comes_back(play: ContextFactory) -> None:
         await plane.settle()
         after = await plane.get(SERVICE_ACCOUNTS, "default", "default")
         assert after["metadata"]["uid"] != before["metadata"]["uid"]
-        assert await tokens(plane, "default") == [
-            after["secrets"][0]["name"]
-        ]  # the old one went with its account
+        # the old one went with its account
+        assert await tokens(plane, "default") == [after["secrets"][0]["name"]]
         await plane.client.patch(
             CONFIG_MAPS, "default", "kube-root-ca.crt", {"data": {"ca.crt": "forged"}}
         )

@@ -261,9 +261,8 @@ def test_a_pod_of_several_services_has_several_names() -> None:
 def test_a_service_that_publishes_addresses_that_are_not_ready() -> None:
     made = zone()
     made.put_service(service("early", "None", publishNotReadyAddresses=True))
-    made.put_slice(
-        slice_of("early", endpoint("172.0.0.30", "early-0", ready=True))
-    )  # so the controller says of all of them
+    # so the controller says of all of them
+    made.put_slice(slice_of("early", endpoint("172.0.0.30", "early-0", ready=True)))
     assert shown(ask(server(made), f"early-0.early.{C}")) == found(
         f"early-0.early.{C} 5 IN A 172.0.0.30"
     )

@@ -179,9 +179,8 @@ def test_an_event_without_a_state_is_reported_with_its_cause_and_remedy(reason: 
         )
         later = ClusterSnapshot(now=NOW + 600, objects={plural: [found], "events": [about]})
         assert list(check_events(later)) == ([one] if reason in LASTING else [])
-        assert (
-            list(check_events(ClusterSnapshot(now=NOW, objects={"events": [about]}))) == []
-        )  # the object is gone
+        # the object is gone
+        assert list(check_events(ClusterSnapshot(now=NOW, objects={"events": [about]}))) == []
 
 
 CLOUD_OPTIONS = (*DISK_OPTIONS, "offline", "zone", "limit")

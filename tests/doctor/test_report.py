@@ -327,6 +327,16 @@ def test_secrets_are_known_by_their_shape(shape: str, data: st.DataObject) -> No
             assert encoded not in shown and encoded[:-8] not in shown, shown
 
 
+def test_hexadecimal_secrets_are_known_by_the_word_before_them() -> None:
+    number = "9f86d081884c7d659a2feaa0c55ad015"
+    for word in ("token", "Secret", "key", "password"):
+        assert redact.redact_text(f"failed with {word} {number}") == (
+            f"failed with {word} {redact.MASK}"
+        )
+    for plain in (f"image sha256:{number}{number}", f"uid {number}"):
+        assert redact.redact_text(plain) == plain
+
+
 # Words of the texts below; Hypothesis tries constants that it finds in the source.
 OWN_WORDS = (
     "registry",

@@ -39,9 +39,8 @@ def test_a_failing_source_vip_is_reported_and_its_remedy_ends_it(tmp_path: Path)
                     found.record == "SUP-TRB-012" and r"Remove C:\k\SourceVip.json" in found.remedy
                 )
                 await cluster.clock.sleep(60)
-                assert [one.record for one in await cluster.doctor()] == [
-                    "SUP-TRB-012"
-                ]  # it is Ready
+                # it is Ready
+                assert [one.record for one in await cluster.doctor()] == ["SUP-TRB-012"]
                 await repair(cluster)
 
         run(scenario())

@@ -165,9 +165,8 @@ def test_the_virtual_network_was_not_made() -> None:
         == "the host networking service has no network cbr0, and the machine no vEthernet adapter"
     )
     assert "-InterfaceName" in one.remedy
-    assert (
-        examine(healthy(inside=windows_node(networks={}, network=""))) == []
-    )  # made with the first pod
+    # made with the first pod
+    assert examine(healthy(inside=windows_node(networks={}, network=""))) == []
 
 
 @pytest.mark.windows("TRB-116", "TRB-117", "TRB-118")

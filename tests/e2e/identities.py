@@ -136,9 +136,8 @@ def requested(
     """Who shows the certificate that the cluster signs for a request: posted, approved, signed."""
     kubectl("create", "-f", "-", stdin=csr(name, request, signer))
     try:
-        if (
-            signer == CLIENT_SIGNER
-        ):  # what an administrator asks for a kubelet is approved by itself
+        # what an administrator asks for a kubelet is approved by itself
+        if signer == CLIENT_SIGNER:
             assert "Pending" in kubectl("get", "csr", name, "--no-headers").stdout
             approved = kubectl("certificate", "approve", name).stdout
             assert approved == f"certificatesigningrequest.certificates.k8s.io/{name} approved\n"

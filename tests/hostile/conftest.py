@@ -90,6 +90,13 @@ class Victim:
                 return int(line.split()[1]) * 1024
         raise AssertionError(field)
 
+    def cpu(self) -> float:
+        """Seconds of CPU time that the server has used. Unlike elapsed time, this does not depend
+        on what else runs on the machine.
+        """
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def reset_peak(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 

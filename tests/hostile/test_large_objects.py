@@ -272,7 +272,7 @@ async def test_only_the_quota_amounts_that_an_object_uses_are_parsed(
         assert len(charged["status"]["used"]) == 1501
 
 
-def test_an_object_that_apply_creates_is_made_beside_the_loop(
+async def test_an_object_that_apply_creates_is_made_beside_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[threading.Thread] = []
@@ -284,20 +284,17 @@ def test_an_object_that_apply_creates_is_made_beside_the_loop(
 
     monkeypatch.setattr(writes.apply, "server_side_apply", recorded, raising=False)
 
-    async def main() -> None:
-        api = await start()
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "large"},
-            "data": {f"k{i}": "v" for i in range(10_000)},
-        }
-        path = "/api/v1/namespaces/default/configmaps/large?fieldManager=a"
-        status, answer = await api.call("PATCH", path, body, media=APPLY)
-        assert (status, len(answer["data"])) == (201, 10_000)
-        await api.server.stop()
-
-    asyncio.run(main())
+    api = await start()
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "large"},
+        "data": {f"k{i}": "v" for i in range(10_000)},
+    }
+    path = "/api/v1/namespaces/default/configmaps/large?fieldManager=a"
+    status, answer = await api.call("PATCH", path, body, media=APPLY)
+    assert (status, len(answer["data"])) == (201, 10_000)
+    await api.server.stop()
     assert threads and threading.main_thread() not in threads
 
 

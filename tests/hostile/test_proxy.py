@@ -144,6 +144,10 @@ class Hostile:
             "server response headers exceeded 1048576 bytes; aborted",
         ),
         (
+            [b"HTTP/1.1 200 OK\r\n", *[b"a:\r\n" * 1000] * 10_000],
+            "server response headers exceeded 1048576 bytes; aborted",
+        ),
+        (
             [b"HTTP/1.1 200 OK\r\nX: ", *[b"a" * 60_000] * 10_000],
             "server response headers exceeded 1048576 bytes; aborted",
         ),
@@ -152,7 +156,7 @@ class Hostile:
             "too many 1xx informational responses",
         ),
     ],
-    ids=["many headers", "one header", "interim answers"],
+    ids=["many headers", "short headers", "one header", "interim answers"],
 )
 async def test_an_endless_head_is_broken_off(
     tmp_path: Path, sent: list[bytes], expected: str
@@ -163,7 +167,7 @@ async def test_an_endless_head_is_broken_off(
         before = peak(reset=True)
         answer = await w.ask("GET", f"{BASE}/")
         assert answer.status == 500 and expected in answer.body.decode(), answer.body
-        assert peak() - before < 60 * MIB
+        assert peak() - before < 20 * MIB
 
 
 @pytest.mark.parametrize(

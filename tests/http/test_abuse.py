@@ -276,9 +276,8 @@ def test_body_too_large(
     body = b"x" * (5 * 1024 * 1024)
     framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
     client.send(b"POST / HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n" % framing)
-    client.send(
-        b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
-    )  # all of it, before reading
+    # all of it, before reading
+    client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
     assert status_of(client) == TOO_LARGE
     assert client.at_end()
 

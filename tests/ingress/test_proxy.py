@@ -12,7 +12,7 @@ import pytest
 from transom.http.messages import HttpRequest, HttpResponse, StreamResponse
 from transom.http.pool import ConnectionPool
 from transom.http.server import HttpServer
-from transom.ingress.proxy import IngressProxy, ServiceAddress
+from transom.ingress.proxy import BackendAddress, IngressProxy
 from transom.ingress.routes import IngressRoute, RouteBackend, RouteTable
 
 BACKEND = RouteBackend("shop", "web", 80)
@@ -29,15 +29,15 @@ def echo(name: str) -> Any:
 
 
 @pytest.fixture
-async def servers() -> AsyncIterator[list[ServiceAddress]]:
+async def servers() -> AsyncIterator[list[BackendAddress]]:
     running = [HttpServer(echo(name), None) for name in ("one", "two")]
-    yield [ServiceAddress("127.0.0.1", await server.start("127.0.0.1")) for server in running]
+    yield [BackendAddress("127.0.0.1", await server.start("127.0.0.1")) for server in running]
     for server in running:
         await server.stop(0)
 
 
 def proxy(
-    addresses: Sequence[ServiceAddress], *, default: bool = False, **route: Any
+    addresses: Sequence[BackendAddress], *, default: bool = False, **route: Any
 ) -> IngressProxy:
     made = IngressRoute("shop.example", "/", "Prefix", (BACKEND,), "test", **route)
     table = RouteTable((BACKEND,) if default else (), {"shop.example": [made]})
@@ -57,7 +57,7 @@ async def text(answer: Any) -> str:
     return answer.body.decode()
 
 
-async def test_forwards_with_the_headers_of_a_proxy(servers: list[ServiceAddress]) -> None:
+async def test_forwards_with_the_headers_of_a_proxy(servers: list[BackendAddress]) -> None:
     answer = await proxy(servers).answer(request(accept="x/y", connection="close"), "https")
     lines = (await text(answer)).splitlines()
     assert lines[0] == "one GET /a%20b?x=1"
@@ -66,28 +66,28 @@ async def test_forwards_with_the_headers_of_a_proxy(servers: list[ServiceAddress
     assert not any(line.startswith("connection:") for line in lines)
 
 
-async def test_endpoints_take_turns(servers: list[ServiceAddress]) -> None:
+async def test_endpoints_take_turns(servers: list[BackendAddress]) -> None:
     one = proxy(servers)
     names = [(await text(await one.answer(request(), "http"))).split()[0] for _ in range(4)]
     assert names == ["one", "two", "one", "two"]
 
 
-async def test_an_endpoint_that_refuses_is_skipped(servers: list[ServiceAddress]) -> None:
-    closed = ServiceAddress("127.0.0.1", 1)
+async def test_an_endpoint_that_refuses_is_skipped(servers: list[BackendAddress]) -> None:
+    closed = BackendAddress("127.0.0.1", 1)
     answer = await proxy([closed, servers[1]]).answer(request(), "http")
     assert (await text(answer)).startswith("two ")
     failed = await proxy([closed]).answer(request(), "http")
     assert failed.status == 502
 
 
-async def test_what_is_not_routed(servers: list[ServiceAddress]) -> None:
+async def test_what_is_not_routed(servers: list[BackendAddress]) -> None:
     other = request(host="other.example")
     assert (await proxy(servers).answer(other, "http")).status == 404
     assert (await proxy(servers, default=True).answer(other, "http")).status == 200
     assert (await proxy([]).answer(request(), "http")).status == 503
 
 
-async def test_filters_of_http_routes(servers: list[ServiceAddress]) -> None:
+async def test_filters_of_http_routes(servers: list[BackendAddress]) -> None:
     filters = (
         {"requestHeaderModifier": {"set": [{"name": "X-A", "value": "1"}], "remove": ["accept"]}},
         {"responseHeaderModifier": {"remove": ["X-Secret"]}},
@@ -129,7 +129,7 @@ async def test_redirects(redirect: dict[str, Any], location: str) -> None:
 async def test_large_responses_are_streamed() -> None:
     large = b"x" * 5_000_000
     server = HttpServer(lambda _: HttpResponse(200, [], large), None)
-    address = ServiceAddress("127.0.0.1", await server.start("127.0.0.1"))
+    address = BackendAddress("127.0.0.1", await server.start("127.0.0.1"))
     front = HttpServer(lambda r: proxy([address]).answer(r, "http"), None)
     port = await front.start("127.0.0.1")
     try:
@@ -155,7 +155,7 @@ async def test_upgraded_connections_are_joined() -> None:
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    address = ServiceAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+    address = BackendAddress("127.0.0.1", server.sockets[0].getsockname()[1])
     front = HttpServer(lambda r: proxy([address]).answer(r, "http"), None)
     port = await front.start("127.0.0.1")
     try:

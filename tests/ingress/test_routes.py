@@ -9,7 +9,7 @@ import pytest
 from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import secret_context, tls_hosts
 from transom.ingress.controller import CONTROLLER, serves_ingress
-from transom.ingress.routes import host_name, make_table
+from transom.ingress.routes import host_name, make_route_table
 
 Object = dict[str, Any]
 
@@ -59,7 +59,7 @@ def found(table: Any, host: str, path: str, **more: Any) -> str:
     ],
 )
 def test_paths(kind: str, path: str, request_path: str, matches: bool) -> None:
-    table = make_table([ingress(rules=[rule("", (path, kind, "s"))])])
+    table = make_route_table([ingress(rules=[rule("", (path, kind, "s"))])])
     assert found(table, "any", request_path) == ("s" if matches else "-")
 
 
@@ -80,7 +80,7 @@ def test_hosts(host: str, service: str) -> None:
         rule("*.example.com", ("/", "Prefix", "wildcard")),
         rule("shop.example.com", ("/", "Prefix", "exact")),
     ]
-    assert found(make_table([ingress(rules=rules)]), host, "/") == service
+    assert found(make_route_table([ingress(rules=rules)]), host, "/") == service
 
 
 def test_the_longest_path_wins_and_exact_before_prefix() -> None:
@@ -88,7 +88,7 @@ def test_the_longest_path_wins_and_exact_before_prefix() -> None:
         rule("h", ("/", "Prefix", "root"), ("/a", "Prefix", "a"), ("/a/b", "Prefix", "ab")),
         rule("h", ("/a/b", "Exact", "exact")),
     ]
-    table = make_table([ingress(rules=rules)])
+    table = make_route_table([ingress(rules=rules)])
     assert [found(table, "h", path) for path in ("/x", "/a/x", "/a/b", "/a/b/c")] == [
         "root",
         "a",
@@ -100,14 +100,14 @@ def test_the_longest_path_wins_and_exact_before_prefix() -> None:
 def test_of_equal_routes_the_oldest_object_wins() -> None:
     new = ingress("a", "2026-02-01T00:00:00Z", rules=[rule("h", ("/", "Prefix", "new"))])
     old = ingress("z", "2026-01-01T00:00:00Z", rules=[rule("h", ("/", "Prefix", "old"))])
-    assert found(make_table([new, old]), "h", "/") == "old"
+    assert found(make_route_table([new, old]), "h", "/") == "old"
 
 
 def test_default_backend_and_the_form_of_v1beta1() -> None:
-    table = make_table([ingress(backend={"serviceName": "s", "servicePort": "http"})])
+    table = make_route_table([ingress(backend={"serviceName": "s", "servicePort": "http"})])
     assert table.find("h", "/") is None
     assert (table.default[0].service, table.default[0].port) == ("s", "http")
-    assert make_table([ingress(defaultBackend={"resource": {"kind": "X"}})]).default == ()
+    assert make_route_table([ingress(defaultBackend={"resource": {"kind": "X"}})]).default == ()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def every_service(_namespace: str, _name: str) -> bool:
 
 def gateway_table(route: Object, class_name: str = "edge", allowed: str | None = None) -> Any:
     owned = gateway.own_gateways([CLASS], [gateway_object(class_name, allowed)])
-    return make_table([], gateway.http_routes(route, owned, every_service))
+    return make_route_table([], gateway.http_routes(route, owned, every_service))
 
 
 def backend(name: str, **more: Any) -> list[Object]:
@@ -279,7 +279,7 @@ def test_a_redirect_of_http_and_a_route_of_https_do_not_disturb_each_other() -> 
     shop["spec"]["parentRefs"][0]["sectionName"] = "tls"
     owned = two_listeners()
     routes = [r for one in (redirect, shop) for r in gateway.http_routes(one, owned, every_service)]
-    table = make_table([], routes)
+    table = make_route_table([], routes)
     plain, secure = (table.find("a.example.com", "/", scheme=name) for name in ("http", "https"))
     assert plain is not None and plain.filters and not plain.backends
     assert secure is not None and [one.service for one in secure.backends] == ["shop"]

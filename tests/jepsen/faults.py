@@ -53,7 +53,11 @@ class FaultCluster:
 
     def __init__(self, folder: Path, servers: int = 3, etcd: NamespacedEtcd | None = None) -> None:
         self._folder = folder
-        self._env = os.environ | {"XDG_DATA_HOME": str(folder / "home"), "HOME": str(folder)}
+        self._env = os.environ | {
+            "XDG_DATA_HOME": str(folder / "home"),
+            "HOME": str(folder),
+            "TRANSOM_NAME": "transom",
+        }
         self._kubeconfig = folder / "kubeconfig"
         self._servers = servers
         self.etcd = etcd

@@ -34,41 +34,36 @@ def test_timers_run_at_their_time_in_order_of_due_time_then_creation() -> None:
     assert ran[-1] == ("later", 1009.0)
 
 
-def test_coroutines_sleep_on_virtual_time() -> None:
-    async def scenario() -> list[tuple[str, float]]:
-        clock = VirtualClock(start=0.0)
-        woke: list[tuple[str, float]] = []
-
-        async def tick(name: str, period: float) -> None:
-            while True:
-                await clock.sleep(period)
-                woke.append((name, clock.time()))
-
-        tasks = [asyncio.create_task(tick("three", 3)), asyncio.create_task(tick("two", 2))]
-        await clock.run_for(6)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await clock.run_for(60)
-        return woke
+async def test_coroutines_sleep_on_virtual_time() -> None:
 
     # At six, "three" went to sleep first.
     expected = [("two", 2.0), ("three", 3.0), ("two", 4.0), ("three", 6.0), ("two", 6.0)]
-    assert asyncio.run(scenario()) == expected
+    clock = VirtualClock(start=0.0)
+    woke: list[tuple[str, float]] = []
+
+    async def tick(name: str, period: float) -> None:
+        while True:
+            await clock.sleep(period)
+            woke.append((name, clock.time()))
+
+    tasks = [asyncio.create_task(tick("three", 3)), asyncio.create_task(tick("two", 2))]
+    await clock.run_for(6)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await clock.run_for(60)
+    assert woke == expected
 
 
-def test_real_clock_calls_and_cancels() -> None:
-    async def scenario() -> list[str]:
-        clock = RealClock()
-        called: list[str] = []
-        done = asyncio.Event()
-        clock.call_later(0.0, called.append, "cancelled").cancel()
-        clock.call_later(0.001, done.set)
-        await done.wait()
-        await clock.sleep(0)
-        return called
-
-    assert asyncio.run(scenario()) == []
+async def test_real_clock_calls_and_cancels() -> None:
+    clock = RealClock()
+    called: list[str] = []
+    done = asyncio.Event()
+    clock.call_later(0.0, called.append, "cancelled").cancel()
+    clock.call_later(0.001, done.set)
+    await done.wait()
+    await clock.sleep(0)
+    assert called == []
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,8 @@ def test_messages_round_trip(
         _folded(authority),
         _folded(additional),
     ]
-    assert sorted(_folded(read.answers)) == sorted(
-        _folded(answers)
-    )  # addresses take turns in being first
+    # addresses take turns in being first
+    assert sorted(_folded(read.answers)) == sorted(_folded(answers))
     dns.message.from_wire(data)
 
 

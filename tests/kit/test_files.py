@@ -55,3 +55,13 @@ def test_a_private_folder_of_another_user_is_refused(
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     with pytest.raises(PermissionError, match="belongs to user"):
         make_private(tmp_path / "a")
+
+
+def test_a_device_or_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)  # also keeps the pipe open
+    write_atomic(pipe, b"content")
+    assert os.read(reader, 100) == b"content"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode) and os.listdir(tmp_path) == ["pipe"]

@@ -158,17 +158,14 @@ def test_waiting_is_not_counted(
     assert watched(work) == []
 
 
-def test_logs_and_counts_what_nothing_else_takes(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> LoopWatchdog:
-        watchdog = LoopWatchdog(BUDGET)
-        watchdog.start()
-        burn(0.3)
-        await asyncio.sleep(0.15)
-        watchdog.stop()
-        return watchdog
-
+async def test_logs_and_counts_what_nothing_else_takes(caplog: pytest.LogCaptureFixture) -> None:
+    watchdog = LoopWatchdog(BUDGET)
+    watchdog.start()
+    burn(0.3)
+    await asyncio.sleep(0.15)
+    watchdog.stop()
     with caplog.at_level(logging.ERROR):
-        watchdog = asyncio.run(main())
+        watchdog = watchdog
     assert "event loop blocked for" in caplog.text and "in burn" in caplog.text
     out = render_metrics(watchdog.collect_metrics()).splitlines()
     assert "transom_loop_blocked_seconds_count 1" in out

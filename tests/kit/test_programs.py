@@ -121,16 +121,13 @@ def test_neither_directories_nor_devices_are_programs(tmp_path: Path) -> None:
             check_program(path)
 
 
-def test_a_program_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
+async def test_a_program_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
     path = tmp_path / "slow"
     path.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {tmp_path}/pid\nwait\n")
     path.chmod(0o755)
 
-    async def scenario() -> None:
-        with pytest.raises(TimeoutError):
-            await call_program([str(path)], seconds=0.5)
-
-    asyncio.run(scenario())
+    with pytest.raises(TimeoutError):
+        await call_program([str(path)], seconds=0.5)
     pid = (tmp_path / "pid").read_text().strip()
     status = Path(f"/proc/{pid}/stat")
     assert not status.exists() or status.read_text().split()[2] == "Z"

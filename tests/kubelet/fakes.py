@@ -45,9 +45,8 @@ class FakeRuntime:
         self.calls: list[tuple[Any, ...]] = []
         self.delay = 0.0
         self.fail: dict[str, list[RuntimeFailure]] = {}
-        self.start_exits: dict[
-            str, list[int]
-        ] = {}  # exit codes of containers that end as soon as they are started
+        # exit codes of containers that end as soon as they are started
+        self.start_exits: dict[str, list[int]] = {}
         self.present: dict[str, Image] = {}
         self._sandboxes: dict[str, Sandbox] = {}
         self._containers: dict[str, Container] = {}

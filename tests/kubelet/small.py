@@ -42,9 +42,8 @@ class SmallRuntime(FakeRuntime):
         self.store: dict[str, Image] = {}
         self.registry: dict[str, Image] = {}
         self.pull_seconds = 0.0
-        self.commands: list[
-            Any
-        ] = []  # answers to exec_sync: results or failures; the last one stays
+        # answers to exec_sync: results or failures; the last one stays
+        self.commands: list[Any] = []
         self.memory: dict[str, int] = {}  # working set by container name
         self.layers: dict[str, int] = {}
 

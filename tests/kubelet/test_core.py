@@ -52,9 +52,8 @@ async def test_a_pod_runs_is_deleted_and_leaves_nothing(core: Any) -> None:
             "containerID": "docker://container2",
             "started": True,
         }
-        assert (
-            len(node.writes) == 1
-        )  # that it was being created was over before it was worth telling
+        # that it was being created was over before it was worth telling
+        assert len(node.writes) == 1
         assert node.core.statuses.get(pod["metadata"]["uid"]) == status
 
         await node.client.delete(PODS, "default", "p")
@@ -145,9 +144,8 @@ async def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> No
         uid = pod["metadata"]["uid"]
         await node.settle()
         entry = state(await node.pod("p"))
-        assert (
-            entry["restartCount"] == 1 and "terminated" in entry["state"]
-        )  # the first restart comes at once
+        # the first restart comes at once
+        assert entry["restartCount"] == 1 and "terminated" in entry["state"]
         seen: list[Any] = []
         for _ in range(1000):
             await node.settle(1)
@@ -314,9 +312,8 @@ async def test_another_image_restarts_the_container(core: Any) -> None:
         writes = len(node.writes)
         await node.settle(0.05)
         assert [c.image for c in node.runtime.containers() if c.state == "running"] == ["other"]
-        assert (
-            len(node.writes) == writes
-        )  # who has just read the pod can still write it: it stands as before
+        # who has just read the pod can still write it: it stands as before
+        assert len(node.writes) == writes
         await node.settle()
         entry = state(await node.pod("p"))
         assert entry["image"] == "other" and entry["restartCount"] == 1

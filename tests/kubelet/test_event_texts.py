@@ -55,3 +55,27 @@ def test_the_back_off_of_crashing_containers() -> None:
     faster = {"ReduceDefaultCrashLoopBackOffDecay": True}
     assert crash_loop_backoff((1, 36), faster, None) == (1.0, 60.0)
     assert crash_loop_backoff((1, 36), faster, 120.0) == (1.0, 120.0)
+
+
+def test_probes_that_could_not_run() -> None:
+    assert event_texts((1, 32)).probe_errored("Liveness", "gone") == "Liveness probe errored: gone"
+    assert event_texts((1, 33)).probe_errored("Liveness", "gone") == (
+        "Liveness probe errored and resulted in unknown state: gone"
+    )
+
+
+def test_images_that_do_not_free_enough_space() -> None:
+    numbers = (20, 5, 91, 3 << 29)
+    assert event_texts((1, 25)).image_space_missing(*numbers) == (
+        "failed to garbage collect required amount of images. Wanted to free 20 bytes, but freed "
+        "5 bytes"
+    )
+    assert event_texts((1, 26)).image_space_missing(*numbers) == (
+        "Failed to garbage collect required amount of images. Attempted to free 20 bytes, but only "
+        "found 5 bytes eligible to free."
+    )
+    assert event_texts((1, 35)).image_space_missing(*numbers) == (
+        "Insufficient free disk space on the node's image filesystem (91% of 1.5 GiB used). Failed "
+        "to free sufficient space by deleting unused images (freed 5 bytes). Investigate disk "
+        "usage, as it could be used by active images, logs, volumes, or other data."
+    )

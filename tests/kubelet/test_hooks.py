@@ -100,6 +100,54 @@ async def test_http_get_fails(handler: Object, error: str) -> None:
         )
 
 
+async def test_newer_hooks_make_the_requests_of_probes() -> None:
+    async with play(version="v1.36.0") as node:
+        await node.start(make_pod("web", CONTAINER))
+        seen: list[bytes] = []
+        serve(node, 8080, seen)
+        headers = [{"name": "x-team", "value": "a"}, {"name": "Host", "value": "app.example"}]
+        handler = {"httpGet": {"path": "/bye?now=1", "port": "web", "httpHeaders": headers}}
+        await HookRunner(node.env).run(make_pod("web", CONTAINER), CONTAINER, "c1", handler)
+        assert seen[0].split(b"\r\n") == [
+            b"GET /bye?now=1 HTTP/1.1",
+            b"Host: app.example",
+            b"User-Agent: kube-lifecycle/1.36",
+            b"Accept: */*",
+            b"X-Team: a",
+            b"Connection: close",
+            b"",
+            b"",
+        ]
+
+
+@pytest.mark.parametrize(("version", "requests"), [("v1.25.0", 1), ("v1.26.0", 1)])
+async def test_an_https_hook_falls_back_to_http(version: str, requests: int) -> None:
+    """A kubelet before 1.26 ignores the scheme."""
+    async with play(version=version) as node:
+        await node.start(make_pod("web", CONTAINER))
+        seen: list[bytes] = []
+        serve(node, 8080, seen)
+        headers = [{"name": "Authorization", "value": "secret"}]
+        action = {"path": "/bye", "port": 8080, "scheme": "HTTPS", "httpHeaders": headers}
+        await HookRunner(node.env).run(
+            make_pod("web", CONTAINER), CONTAINER, "c1", {"httpGet": action}
+        )
+        plain = [request for request in seen if request.startswith(b"GET ")]
+        assert len(plain) == requests
+        assert b"secret" not in plain[0]
+        assert node.recorded.all == (
+            []
+            if version == "v1.25.0"
+            else [
+                (
+                    "LifecycleHTTPFallback",
+                    "request to HTTPS lifecycle hook 10.0.0.1:8080 got HTTP response, retry with "
+                    "HTTP succeeded",
+                )
+            ]
+        )
+
+
 async def test_no_packet_comes_back() -> None:
     async with play() as node:
 

@@ -219,9 +219,8 @@ def test_credentials_fit(place: str, image: str, fits: bool) -> None:
         secret(JSON, {"auths": {place: {"auth": packed}}}),
         secret(CFG, {place: {"auth": packed}}),
     ):
-        assert credentials.lookup_credentials([config], repository) == (
-            [AuthConfig("u", "p:q")] if fits else []
-        )
+        found = credentials.lookup_credentials([config], repository)
+        assert [tracked.auth for tracked in found] == ([AuthConfig("u", "p:q")] if fits else [])
 
 
 async def test_the_more_particular_credential_is_tried_first_and_failures_are_summed_up() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kubelet.test_core import conditions, state
 
-from transom.kubelet.conditions import pod_phase
+from transom.kubelet.conditions import compute_pod_phase
 from transom.kubelet.features import PodFeatures, pod_features
 from transom.machinery.podutil import container_should_restart
 from transom.machinery.releases import Release
@@ -72,7 +72,7 @@ def test_a_pod_runs_while_a_rule_restarts_its_container() -> None:
 
     def phase(code: int) -> str:
         ended = {"name": "c", "state": {"terminated": {"exitCode": code}}, "ready": False}
-        return pod_phase(pod, [ended], features)
+        return compute_pod_phase(pod, [ended], features)
 
     assert [phase(code) for code in (42, 1, 0)] == ["Running", "Failed", "Succeeded"]
 

@@ -10,7 +10,7 @@ from tests.kubelet.test_actions import INIT, NEXT, acts, container, names, pod, 
 
 from transom.client.resources import PODS
 from transom.kit.clock import VirtualClock
-from transom.kubelet.conditions import make_initialized_condition, pod_phase
+from transom.kubelet.conditions import compute_pod_phase, make_initialized_condition
 from transom.kubelet.features import PodFeatures, pod_features
 from transom.kubelet.termination_order import TerminationOrder
 from transom.machinery.releases import Release
@@ -131,14 +131,14 @@ def entry(name: str, kind: str, code: int = 0, **more: Any) -> Any:
 )
 def test_the_phase_waits_for_sidecars_once(side: Any, started: bool, phase: str) -> None:
     statuses = [side, entry("a", "running"), entry("b", "running")]
-    assert pod_phase(pod(inits=[SIDE]), statuses, CURRENT, has_started=started) == phase
+    assert compute_pod_phase(pod(inits=[SIDE]), statuses, CURRENT, has_started=started) == phase
 
 
 def test_a_pod_succeeds_when_sidecars_have_ended() -> None:
     ended = [entry("a", "terminated"), entry("b", "terminated")]
     running, failed = entry("i", "running", started=True), entry("i", "terminated", 137)
-    assert pod_phase(pod("Never", inits=[SIDE]), [running, *ended], CURRENT) == "Running"
-    assert pod_phase(pod("Never", inits=[SIDE]), [failed, *ended], CURRENT) == "Succeeded"
+    assert compute_pod_phase(pod("Never", inits=[SIDE]), [running, *ended], CURRENT) == "Running"
+    assert compute_pod_phase(pod("Never", inits=[SIDE]), [failed, *ended], CURRENT) == "Succeeded"
 
 
 def test_a_pod_stays_initialized_while_a_sidecar_restarts() -> None:

@@ -15,7 +15,7 @@ from transom.kubelet.static_pods import (
     HostFolder,
     RealFolder,
     StaticPods,
-    read_manifest,
+    read_static_pod,
 )
 from transom.machinery.errors import ApiError, already_exists
 from transom.machinery.objects import Object
@@ -31,7 +31,7 @@ spec:
 
 
 def test_a_manifest_becomes_a_pod_of_the_node() -> None:
-    pod = read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1")
+    pod = read_static_pod(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1")
     meta, spec = pod["metadata"], pod["spec"]
     assert (meta["name"], meta["namespace"], spec["nodeName"]) == (
         "web-node-1",
@@ -43,11 +43,11 @@ def test_a_manifest_becomes_a_pod_of_the_node() -> None:
     assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoExecute"}]
     assert (spec["restartPolicy"], spec["dnsPolicy"]) == ("Always", "ClusterFirst")
     assert pod["status"] == {"phase": "Pending"}
-    assert read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1") == pod
+    assert read_static_pod(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1") == pod
     others = [
-        read_manifest(MANIFEST, "/other.yaml", "node-1"),
-        read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "n2"),
-        read_manifest(
+        read_static_pod(MANIFEST, "/other.yaml", "node-1"),
+        read_static_pod(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "n2"),
+        read_static_pod(
             MANIFEST + b"  hostNetwork: true\n", "/etc/kubernetes/manifests/web.yaml", "node-1"
         ),
     ]
@@ -68,7 +68,7 @@ def test_a_manifest_becomes_a_pod_of_the_node() -> None:
 )
 def test_files_that_are_not_pods(manifest: bytes, text: str) -> None:
     with pytest.raises(BadManifest, match=text):
-        read_manifest(manifest, "/a.yaml", "n1")
+        read_static_pod(manifest, "/a.yaml", "n1")
 
 
 class Events:
@@ -140,7 +140,7 @@ async def test_a_folder_is_followed(tmp_path: Path) -> None:
 async def test_mirrors_belong_to_the_node(tmp_path: Path) -> None:
     client = Client()
     mirrors = ApiMirrors(surroundings(client))
-    pod = read_manifest(MANIFEST, "/web.yaml", "n1")
+    pod = read_static_pod(MANIFEST, "/web.yaml", "n1")
     await mirrors.create(pod)
     mirror = client.pods["web-n1"]
     meta = mirror["metadata"]
@@ -157,7 +157,7 @@ async def test_mirrors_belong_to_the_node(tmp_path: Path) -> None:
     assert "uid" not in meta
     assert mirrors.is_mirror_of(mirror, pod)
     await mirrors.create(pod)  # there already, and the same
-    changed = read_manifest(MANIFEST + b"  hostNetwork: true\n", "/web.yaml", "n1")
+    changed = read_static_pod(MANIFEST + b"  hostNetwork: true\n", "/web.yaml", "n1")
     assert not mirrors.is_mirror_of(mirror, changed)
     with pytest.raises(ApiError):
         await mirrors.create(changed)
@@ -173,22 +173,19 @@ def test_a_folder_of_a_node_that_a_pod_fills(tmp_path: Path) -> None:
     found = HostFolder(files, "/manifests", lambda *parts: "/".join(parts)).read()
     assert list(found) == ["/manifests/0.yaml", "/manifests/1.yaml", "/manifests/2.yaml"]
     with pytest.raises(BadManifest, match="too long"):
-        read_manifest(found["/manifests/0.yaml"], "/manifests/0.yaml", "n")
+        read_static_pod(found["/manifests/0.yaml"], "/manifests/0.yaml", "n")
 
 
-def test_a_long_manifest_does_not_hold_the_loop(tmp_path: Path) -> None:
+async def test_a_long_manifest_does_not_hold_the_loop(tmp_path: Path) -> None:
     (tmp_path / "web.yaml").write_bytes(MANIFEST + b"# comment\n" * 3000)
     held: list[bool] = []
 
-    async def main() -> None:
-        clock = VirtualClock()
-        env: Any = SimpleNamespace(clock=clock, config=SimpleNamespace(node_name="n1"))
-        task = asyncio.ensure_future(
-            StaticPods(env, RealFolder(str(tmp_path)))._take(RealFolder(str(tmp_path)).read())
-        )
-        await asyncio.sleep(0)
-        held.append(task.done())
-        assert [pod["metadata"]["name"] for pod in await task] == ["web-n1"]
-
-    asyncio.run(main())
+    clock = VirtualClock()
+    env: Any = SimpleNamespace(clock=clock, config=SimpleNamespace(node_name="n1"))
+    task = asyncio.ensure_future(
+        StaticPods(env, RealFolder(str(tmp_path)))._take(RealFolder(str(tmp_path)).read())
+    )
+    await asyncio.sleep(0)
+    held.append(task.done())
+    assert [pod["metadata"]["name"] for pod in await task] == ["web-n1"]
     assert held == [False]

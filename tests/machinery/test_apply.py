@@ -392,9 +392,8 @@ def test_a_forced_apply_wins_and_owns(first: Any, second: Any) -> None:
     for path in claims(second):
         assert fs.has_path(mine, path)
         value = at_path(second, path)
-        if is_leaf(applied, path) and value != [
-            {}
-        ]:  # an empty map asks for nothing but to be there
+        # an empty map asks for nothing but to be there
+        if is_leaf(applied, path) and value != [{}]:
             assert at_path(live, path) == value
 
 

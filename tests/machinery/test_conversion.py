@@ -83,9 +83,8 @@ def test_no_field_is_lost(kind: Kind, gvk: GVK) -> None:
     stored = normalise.normaliser(of)(filled(of.id))
     stored["apiVersion"], stored["kind"] = kind.gvk().api_version, kind.kind
     for rule in stored["spec"]["rules"] if kind.kind == "Ingress" else ():
-        rule["http"]["paths"][0]["backend"]["service"]["port"].pop(
-            "number"
-        )  # a port has a name or a number
+        # a port has a name or a number
+        rule["http"]["paths"][0]["backend"]["service"]["port"].pop("number")
     if kind.kind == "Ingress":
         stored["spec"]["defaultBackend"]["service"]["port"].pop("name")
     assert to_storage(kind, from_storage(kind, stored, gvk), gvk) == stored

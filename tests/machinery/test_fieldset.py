@@ -105,3 +105,31 @@ def test_reads_what_clients_write(given_tree: Any, want: Any) -> None:
 def test_rejects_invalid_field_sets(bad: Any) -> None:
     with pytest.raises(fs.InvalidFields):
         fs.from_fields_v1(bad)
+
+
+def test_sets_are_written_in_kubernetes_order() -> None:
+    fields = {
+        "v:9": {},
+        'k:{"port":100}': {"f:z": {}, "f:a": {}, ".": {}},
+        "f:b": {"f:d": {}, "f:c": {}},
+        'k:{"port":80}': {},
+        "f:a": {},
+        ".": {},
+        "i:10": {},
+        "i:9": {},
+    }
+    ordered = fs.in_order(fields)
+    assert ordered == fields
+    assert list(ordered) == [
+        ".",
+        "f:a",
+        "f:b",
+        'k:{"port":80}',
+        'k:{"port":100}',
+        "v:9",
+        "i:9",
+        "i:10",
+    ]
+    assert list(ordered["f:b"]) == ["f:c", "f:d"]
+    assert list(ordered['k:{"port":100}']) == [".", "f:a", "f:z"]
+    assert fs.in_order(ordered) is ordered

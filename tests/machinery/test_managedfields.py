@@ -267,3 +267,12 @@ def test_every_changed_leaf_has_one_owner_and_every_other_keeps_its(
     for path in before.keys() - now.keys():
         inside = any(p[: len(path)] == path for p in now)
         assert inside or not any(fs.has_path(s, path) for s in sets.values())
+
+
+def test_fields_are_written_in_order() -> None:
+    """Clients compare protobuf's bytes of the fields with the sorted keys of JSON."""
+    live = write(None, cm({"b": "1", "a": "1"}, labels={"z": "1", "a": "2", "m": "3"}), "m", 1)
+    fields = owners(write(live, cm({"b": "2", "0": "1"}, labels={"z": "1"}), "m", 2))["m"]
+    assert list(fields) == ["f:data", "f:metadata"]
+    assert list(fields["f:data"]) == [".", "f:0", "f:b"]
+    assert list(owners(live)["m"]["f:metadata"]["f:labels"]) == [".", "f:a", "f:m", "f:z"]

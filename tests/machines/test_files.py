@@ -473,7 +473,6 @@ def test_the_room_taken_is_what_is_there(steps: list[tuple[object, ...]], window
     top = "/" if style is POSIX else "C:\\"
     for name in f.listdir(top):
         f.remove(top + name, recursive=True)
-    roots = (
-        0 if volume.inodes == 0 else (1 if style is POSIX else 2)
-    )  # copies of what cannot be removed
+    # copies of what cannot be removed
+    roots = 0 if volume.inodes == 0 else (1 if style is POSIX else 2)
     assert (volume.used, volume.inodes) == (4096 * roots if style is POSIX else 0, roots)

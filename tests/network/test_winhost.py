@@ -70,9 +70,8 @@ def test_the_first_switch_takes_the_card(
     assert winhost.management_link(stack) == CARD
     other = setup.make_l2bridge_network(hns, "cbr1", ["10.244.4.0/24"])
     hns.delete("network", network["ID"])
-    assert (
-        CARD in stack.links and "vEthernet (cbr0_ep)" not in stack.links
-    )  # cbr1 is on the same switch
+    # cbr1 is on the same switch
+    assert CARD in stack.links and "vEthernet (cbr0_ep)" not in stack.links
     hns.delete("network", other["ID"])
     assert set(stack.links) == {"lo", "Ethernet"} and routes(stack) == before
     assert fabric.owner("172.20.0.4") is stack

@@ -30,9 +30,8 @@ def test_machines_are_found_again(tmp_path: Path) -> None:
     path = tmp_path / "machines.db"
     disks = MachineDisks(path)
     assert disks.load("a") is None
-    assert (
-        not path.exists()
-    )  # a cluster that is never stopped, or has no simulated nodes, has no such file
+    # a cluster that is never stopped, or has no simulated nodes, has no such file
+    assert not path.exists()
     large = os.urandom(1 << 20)
     disks.save([state("a", "first", b"small", large), state("b", "second")])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -219,9 +219,8 @@ async def test_a_stopped_node_is_replaced(world: Any) -> None:
         assert condition(node, "Ready") == "Unknown" and UNREACHABLE in taints(node)
         await world.clock.sleep(240)
         assert not [p for p in await world.pods(name) if p["metadata"].get("deletionTimestamp")]
-        await world.clock.sleep(
-            90
-        )  # five minutes are over: the pods are deleted, and others run elsewhere
+        # five minutes are over: the pods are deleted, and others run elsewhere
+        await world.clock.sleep(90)
         stale = await world.pods(name)
         assert {p["metadata"]["uid"] for p in stale} == gone
         assert all(p["metadata"].get("deletionTimestamp") for p in stale)

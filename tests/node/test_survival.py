@@ -92,9 +92,8 @@ def test_pods_keep_their_volumes_and_identity_and_count_the_restart(tmp_path: Pa
                 for e in (await world.client.list(EVENTS, "")).items
             ]
             assert ("Rebooted", "l") in events
-            assert (
-                sum(reason == "Pulling" and name == "b" for reason, name in events) == 1
-            )  # images stay
+            # images stay
+            assert sum(reason == "Pulling" and name == "b" for reason, name in events) == 1
 
         for scenario in (first, second):
             disks = MachineDisks(tmp_path / "machines.db", inline=True)
@@ -115,9 +114,8 @@ def test_a_killed_process_leaves_what_was_written_back(tmp_path: Path) -> None:
             files.write("/data/old", b"written")
             await clock.sleep(30)
             files.write("/data/new", b"still in memory")
-            disks.save(
-                []
-            )  # as if nothing came after: what is on disk now is what a killed process leaves
+            # as if nothing came after: what is on disk now is what a killed process leaves
+            disks.save([])
             left.append(MachineDisks(tmp_path / "machines.db").load("l"))
 
         left: list[Any] = []

@@ -11,7 +11,7 @@ from transom.machinery import quantity
 from transom.machinery.device_taints import apply_taint_rules
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
-from transom.scheduler.device_allocator import AllocatedDevices, Deadline, DeviceAllocator
+from transom.scheduler.device_allocator import AllocatedDevices, DeviceAllocator, SearchDeadline
 from transom.scheduler.device_capacity import consumed_capacity
 from transom.scheduler.device_pools import NodeMatches
 from transom.scheduler.errors import SchedulingError
@@ -232,7 +232,9 @@ async def test_a_long_search_runs_in_a_thread_and_knows_the_nodes_of_devices() -
     one = make_slice(make_device("d0"), nodeName=None, nodeSelector=selector)
     threads: set[int] = set()
 
-    def find(node: NodeInfo, matches: NodeMatches, deadline: Deadline) -> bool | Status | None:
+    def find(
+        node: NodeInfo, matches: NodeMatches, deadline: SearchDeadline
+    ) -> bool | Status | None:
         threads.add(threading.get_ident())
         if node.name == "n3":
             raise SchedulingError("broken")
@@ -249,8 +251,8 @@ def test_a_search_ends_at_its_deadline() -> None:
         *(exactly(f"r{i}") for i in range(8)), constraints=[{"distinctAttribute": f"{DRIVER}/no"}]
     )
     allocator = DeviceAllocator(Release(1, 36), AllocatedDevices((), {}), CLASSES.get, [one])
-    over = Deadline(60)
+    over = SearchDeadline(60)
     over.cancel()
     with pytest.raises(SchedulingError, match="node n1: timed out trying to allocate devices"):
         allocator.allocate([hopeless], "n1", lambda selector: False, over)
-    assert allocator.allocate([hopeless], "n1", lambda selector: False, Deadline(60)) is None
+    assert allocator.allocate([hopeless], "n1", lambda selector: False, SearchDeadline(60)) is None

@@ -650,7 +650,7 @@ def test_scheduling_gates() -> None:
     assert (made.scheduler.queue.active, made.scheduler.queue.unschedulable) == (1, 0)
 
 
-def test_the_queue_sort_plugin_orders_the_queue() -> None:
+async def test_the_queue_sort_plugin_orders_the_queue() -> None:
     class ByName(fw.QueueSortPlugin):
         name = "ByName"
 
@@ -660,12 +660,9 @@ def test_the_queue_sort_plugin_orders_the_queue() -> None:
         def less(self, a: fw.QueuedPodInfo, b: fw.QueuedPodInfo) -> bool:
             return a.pod_info.name < b.pod_info.name
 
-    async def make() -> SchedulerHarness:
-        sort = {"disabled": [{"name": "*"}], "enabled": [{"name": "ByName"}]}
-        document = {"profiles": [{"plugins": {"queueSort": sort}}]}
-        return SchedulerHarness(document, plugins=registry(ByName))
-
-    queue = asyncio.run(make()).scheduler.queue
+    sort = {"disabled": [{"name": "*"}], "enabled": [{"name": "ByName"}]}
+    document = {"profiles": [{"plugins": {"queueSort": sort}}]}
+    queue = SchedulerHarness(document, plugins=registry(ByName)).scheduler.queue
     for name in ("c", "a", "d", "b"):
         queue.add(PodInfo(pod(name, priority=ord(name))))
     queue.update(PodInfo(pod("c")), PodInfo(pod("c", labels={"x": "y"})))

@@ -36,6 +36,11 @@ def term(key: str, operator: str, *values: str) -> dict[str, Any]:
         ([term("absent", "Exists")], [False, False, False]),
         ([term("absent", "Gt", "1"), term("gpu", "Gt", "1")], [False, True, False]),
         ([term("absent", "In", "1"), term("zone", "Exists")], [True, True, False]),
+        ([term("zone", "In", "1"), term("zone", "In", "3", "2")], [True, True, False]),
+        (
+            [term("zone", "In", "1"), term("gpu", "In", "3"), term("gpu", "Gt", "9")],
+            [True, True, False],
+        ),
     ],
 )
 def test_terms(labels: LabelColumns, terms: list[Any], expected: list[bool]) -> None:
@@ -62,3 +67,23 @@ def test_keys_that_only_pods_name_are_not_kept(labels: LabelColumns) -> None:
     assert any_term(node_terms(terms), labels, ROWS).all()
     assert not has_labels({f"k{number}": "v" for number in range(1000)}, labels, ROWS).any()
     assert not labels._columns
+
+
+def test_terms_for_thousands_of_names_are_evaluated_at_once(
+    labels: LabelColumns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each evaluation costs time for every node."""
+    evaluated: list[str] = []
+    original = LabelColumns.matches
+
+    def matches(self: LabelColumns, requirement: Any, rows: Any) -> Any:
+        evaluated.append(requirement.key)
+        return original(self, requirement, rows)
+
+    monkeypatch.setattr(LabelColumns, "matches", matches)
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+        for name in ("b", *(f"n{number}" for number in range(1000)))
+    ]
+    assert any_term(node_terms(terms), labels, ROWS).tolist() == [False, True, False]
+    assert len(evaluated) == 1

@@ -39,9 +39,8 @@ class Faults:
     watch_delay: float = 0.0
     long_delay: float = 0.0  # the likelihood of a delay a thousand times as long
     outage: bool = False  # no client reaches the server
-    unheard: set[str] = field(
-        default_factory=set
-    )  # pods that were bound, and whose scheduler did not hear of it
+    # pods that were bound, and whose scheduler did not hear of it
+    unheard: set[str] = field(default_factory=set)
 
     @classmethod
     def drawn(cls, rng: random.Random) -> Faults:

@@ -72,9 +72,8 @@ class Machine:
         self.zone = zone
         self.cpu = cpu
         self.running: dict[str, Container] = {}  # by uid
-        self.ended: dict[
-            str, str
-        ] = {}  # uid -> phase; they never run again, whatever the API still says
+        # uid -> phase; they never run again, whatever the API still says
+        self.ended: dict[str, str] = {}
         self.unready: set[str] = set()
         self._on_start = on_start
 

@@ -176,9 +176,8 @@ class Script:
         try:
             await self._client.create(resource, namespace, obj)
         except ApiError as problem:
-            self._report(
-                f"user is refused: {problem}"
-            )  # the quota, or a namespace that has just gone
+            # the quota, or a namespace that has just gone
+            self._report(f"user is refused: {problem}")
 
     async def _patch(
         self, resource: GroupVersionResource, obj: Object, body: Object, how: str = STRATEGIC_PATCH

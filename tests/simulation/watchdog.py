@@ -80,9 +80,8 @@ class Watchdog:
         self._budgets: dict[str, Object] = {}
         self._quotas: dict[str, Object] = {}
         self._granted: dict[str, float] = {}  # budget -> when its controller last wrote its status
-        self._losses: list[
-            tuple[float, Object]
-        ] = []  # healthy pods lost, also by their labels; not to an eviction
+        # healthy pods lost, also by their labels; not to an eviction
+        self._losses: list[tuple[float, Object]] = []
         self._resources = {
             PODS: api.resource("", "v1", "pods"),
             BUDGETS: api.resource("policy", "v1", "poddisruptionbudgets"),

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,12 @@ from transom.store.api import (
     StoreUnavailable,
 )
 from transom.store.etcd import wire
-from transom.store.etcd.client import EtcdAddressError, EtcdClient, parse_etcd_address
+from transom.store.etcd.client import (
+    EtcdAddressError,
+    EtcdClient,
+    address_without_password,
+    parse_etcd_address,
+)
 from transom.store.etcd.compaction import EtcdCompactor
 from transom.store.etcd.store import EtcdStore
 from transom.store.sealing import Sealing
@@ -446,6 +452,21 @@ async def test_a_cluster_survives_one_member_and_refuses_writes_without_a_quorum
     await store.close()
 
 
+async def test_the_deadline_of_a_call_includes_connecting() -> None:
+    # Members that are suspended: their kernel accepts connections, and they never answer.
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in (first, second))
+        client = EtcdClient(parse_etcd_address(f"etcd://{hosts}"))
+        async with asyncio.timeout(1.5):  # connecting to one of them alone may take 2 s
+            with pytest.raises(RpcError) as failed:
+                await client.range(wire.range_request(b"a"), seconds=0.2)
+        await client.close()
+    assert failed.value.code == "DeadlineExceeded"
+
+
 # ---- addresses, TLS, users
 
 
@@ -459,6 +480,25 @@ def test_addresses() -> None:
     for wrong in ("http://a", "etcd://", "etcd://a:x", "etcd://a?x=1", "etcd://a?cert=/c"):
         with pytest.raises(EtcdAddressError):
             parse_etcd_address(wrong)
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    shown = address_without_password("etcds://me:p%40ss@a:1,b/some/prefix?ca=/ca")
+    assert shown == "etcds://me@a:1,b/some/prefix?ca=/ca"
+    assert address_without_password("etcd://a:1,b") == "etcd://a:1,b"
+    assert address_without_password("") == ""
+
+
+async def test_a_connection_that_is_refused_is_reported_as_by_kubernetes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    client = EtcdClient(parse_etcd_address(f"etcd://127.0.0.1:{port}"))
+    with pytest.raises(RpcError) as failed:
+        await client.range(wire.range_request(b"a"), seconds=0.2)
+    await client.close()
+    assert failed.value.description.endswith(
+        f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+    )
 
 
 def test_tls_with_client_certificates(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from tools.architecture_diagram import Package
@@ -44,3 +45,27 @@ def test_imports_that_follow_from_others_are_left_out() -> None:
         "c": Package("c", frozenset()),
     }
     assert diagram.direct_imports(packages) == [("a", "b"), ("b", "c")]
+
+
+def test_packages_are_in_the_layers_of_the_contract_and_apart_from_each_other() -> None:
+    packages = diagram.read_packages()
+    layers = diagram.read_layers(packages)
+    boxes = diagram.place_boxes(layers, packages)
+    assert len(layers) > 10
+    assert layers[0] == ["cli"]
+    for row in layers:
+        places = [boxes[name].x for name in row]
+        assert all(b - a > diagram.BOX_WIDTH for a, b in pairwise(places))
+        assert all(diagram.MARGIN <= x <= diagram.WIDTH - diagram.BOX_WIDTH for x in places)
+    upward = [
+        (name, other)
+        for name, other in diagram.direct_imports(packages)
+        if boxes[other].y <= boxes[name].y
+    ]
+    assert upward == []
+
+
+def test_a_package_without_a_layer_is_an_error() -> None:
+    packages = {**diagram.read_packages(), "new": Package("new", frozenset())}
+    with pytest.raises(SystemExit, match="no layer for new"):
+        diagram.read_layers(packages)

@@ -34,6 +34,8 @@ def test_long_lines_are_broken_where_the_terminal_ends() -> None:
     rows = list(wrap_parts([("red", "x" * (COLUMNS - 1)), ("", "yz")]))
     assert rows == [(("red", "x" * (COLUMNS - 1)), ("", "y")), (("", "z"),)]
     assert list(wrap_parts([])) == [()]
+    line = "x" * (COLUMNS - 4) + " words"
+    assert list(wrap_parts([("", line)])) == [(("", line[:-5]),), (("", "words"),)]
 
 
 def test_the_picture_is_xml_with_every_line() -> None:

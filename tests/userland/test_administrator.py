@@ -7,7 +7,6 @@ of it is one container.
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,21 +35,18 @@ def entries() -> list[Entry]:
     return out
 
 
-def test_an_hour_of_administration() -> None:
+async def test_an_hour_of_administration() -> None:
     expected = entries()
     assert len(expected) > 200
     wrong: list[str] = []
 
-    async def main() -> None:
-        box = Box("windows")
-        for entry in expected:
-            command = ("cmd", "/c") if entry.shell == "CMD" else ("powershell", "-Command")
-            result = await box.play(*command, entry.line)
-            printed = (result.out + result.err).replace("\r", "").rstrip("\n")
-            shown = [line.rstrip() for line in printed.split("\n")] if printed.strip() else []
-            if shown != entry.output or (result.code or 0) != entry.code:
-                got = f"expected {entry.output} {entry.code}\ngot      {shown} {result.code}"
-                wrong.append(f"{entry.shell}> {entry.line}\n{got}")
-
-    asyncio.run(main())
+    box = Box("windows")
+    for entry in expected:
+        command = ("cmd", "/c") if entry.shell == "CMD" else ("powershell", "-Command")
+        result = await box.play(*command, entry.line)
+        printed = (result.out + result.err).replace("\r", "").rstrip("\n")
+        shown = [line.rstrip() for line in printed.split("\n")] if printed.strip() else []
+        if shown != entry.output or (result.code or 0) != entry.code:
+            got = f"expected {entry.output} {entry.code}\ngot      {shown} {result.code}"
+            wrong.append(f"{entry.shell}> {entry.line}\n{got}")
     assert not wrong, "\n\n".join(wrong[:5])

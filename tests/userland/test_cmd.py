@@ -207,14 +207,10 @@ def test_quoting_survives(arguments: list[str]) -> None:
     )
 
 
-def test_windows_ends_on_any_console_event(windows) -> None:
-    import asyncio
+async def test_windows_ends_on_any_console_event(windows) -> None:
 
-    async def main() -> int | None:
-        context = windows.start("cmd", "/c", "ping -t localhost")
-        await windows.clock.run_for(3.5)
-        assert context.output.count(b"Reply from ::1: time<1ms \r\n") == 4
-        context.signal("CTRL_SHUTDOWN_EVENT")
-        return context.code
-
-    assert asyncio.run(main()) == 0xC000013A
+    context = windows.start("cmd", "/c", "ping -t localhost")
+    await windows.clock.run_for(3.5)
+    assert context.output.count(b"Reply from ::1: time<1ms \r\n") == 4
+    context.signal("CTRL_SHUTDOWN_EVENT")
+    assert (context.code) == 0xC000013A

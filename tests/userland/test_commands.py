@@ -88,6 +88,14 @@ LINES = [
     ),
     (
         (
+            "touch -d '2017-07-08 09:10:11' /tmp/t; touch -a -t 201801020304.05 /tmp/t; "
+            "stat -c '%Y %X' /tmp/t; cp -p /tmp/t /tmp/p; touch -r /tmp/t -m /tmp/q; "
+            "stat -c %Y /tmp/p /tmp/q"
+        ),
+        "1499505011 1514862245\n1499505011\n1499505011\n",
+    ),
+    (
+        (
             "touch /tmp/m; chmod 750 /tmp/m; stat -c '%a %U %s' /tmp/m; chmod u-x,o+r /tmp/m; "
             "stat -c %a /tmp/m"
         ),

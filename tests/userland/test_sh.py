@@ -200,6 +200,15 @@ def test_interactive_shell_reads_and_prompts(box) -> None:
     assert box.run("sh", stdin=b"").code == 0
 
 
+def test_here_documents_in_a_script_on_standard_input(box) -> None:
+    script = (
+        b"cat <<'X' | sed s/o/0/\nfoo $HOME\nX\necho then\n"
+        b"while read a; do echo $a; done <<Y\none\n\ntwo\nY\n"
+    )
+    assert box.run("sh", stdin=script).out == "f0o $HOME\nthen\none\n\ntwo\n"
+    assert box.run("sh", stdin=b"cat <<X\nend of input").out == "end of input\n"
+
+
 def _signalled(
     box, argv: tuple[str, ...], name: str, *, main: bool = True
 ) -> tuple[int | None, float, str]:

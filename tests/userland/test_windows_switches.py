@@ -284,7 +284,7 @@ def test_netstat_shows_one_protocol(
         (r"dir /-c C:\Big.txt", " 2000 Big.txt"),
         (r"dir /l C:\Big.txt", " big.txt"),
         (r"dir /t:w /b C:\Big.txt", "Big.txt"),
-        (r"dir /t:c C:\Big.txt", "'dir /t:c' is not supported on simulated machines."),
+        (r"dir /t:c C:\Big.txt", " 2,000 Big.txt"),
         (r"dir /t:x C:\Big.txt", 'Parameter format not correct - "x".'),
         (r"dir /w C:\Big.txt", 'Invalid switch - "w".'),
         (r"dir /d C:\Big.txt", 'Invalid switch - "d".'),

@@ -15,7 +15,7 @@ from transom.web.app import login_link
 from transom.web.layout import page_response
 from transom.web.login import IDLE_SECONDS, LOGIN_SECONDS
 from transom.web.markup import tag
-from transom.web.responses import EventStream, event_response, json_response
+from transom.web.responses import EventStream, event_response, json_page
 from transom.web.routing import Page, PageRequest, Route
 
 
@@ -28,7 +28,7 @@ async def _large(request: PageRequest) -> Answer:
 
 
 async def _change(request: PageRequest) -> Answer:
-    return json_response({"got": request.json()})
+    return json_page({"got": request.json()})
 
 
 async def _refused(_: PageRequest) -> Answer:
@@ -36,7 +36,7 @@ async def _refused(_: PageRequest) -> Answer:
 
 
 async def _lost(request: PageRequest) -> Answer:
-    return json_response(await request.services.api.get_json("/lost"))
+    return json_page(await request.services.api.get_json("/lost"))
 
 
 async def _live(request: PageRequest) -> Answer:

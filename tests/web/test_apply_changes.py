@@ -8,7 +8,7 @@ import pytest
 
 from transom.web.apply_changes import (
     FIELD_MANAGER,
-    apply_configuration,
+    configuration_to_apply,
     conflict_rows,
     fields_text,
     removed_fields,
@@ -35,7 +35,7 @@ def _managed(obj: Object, manager: str, fields: Object) -> Object:
 
 
 def test_only_changed_fields_are_applied() -> None:
-    assert apply_configuration(_deployment(), _deployment(replicas=5)) == {
+    assert configuration_to_apply(_deployment(), _deployment(replicas=5)) == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "shop"},
@@ -44,14 +44,14 @@ def test_only_changed_fields_are_applied() -> None:
 
 
 def test_no_change_applies_no_field() -> None:
-    found = apply_configuration(_deployment(), _deployment())
+    found = configuration_to_apply(_deployment(), _deployment())
     assert set(found) == {"apiVersion", "kind", "metadata"}
 
 
 def test_lists_are_applied_as_a_whole() -> None:
     after = _deployment()
     after["spec"]["template"] = {"spec": {"containers": [{"name": "a", "image": "y"}]}}
-    found = apply_configuration(_deployment(), after)
+    found = configuration_to_apply(_deployment(), after)
     assert found["spec"] == {"template": {"spec": {"containers": [{"name": "a", "image": "y"}]}}}
 
 
@@ -60,7 +60,7 @@ def test_fields_that_the_console_applied_before_are_applied_again() -> None:
     before = _managed(_deployment(), FIELD_MANAGER, {"f:spec": {"f:replicas": {}}})
     after = _deployment()
     after["metadata"] = {**after["metadata"], "labels": {"app": "web", "tier": "front"}}
-    found = apply_configuration(before, after)
+    found = configuration_to_apply(before, after)
     assert found["spec"] == {"replicas": 3}
     assert found["metadata"]["labels"] == {"tier": "front"}
 
@@ -74,7 +74,7 @@ def test_a_map_that_is_owned_as_a_whole_is_applied_as_a_whole() -> None:
     }
     before = _managed(service, "kubectl", {"f:spec": {"f:selector": {}}})
     after = {**service, "spec": {"selector": {"app": "web", "tier": "back"}}}
-    assert apply_configuration(before, after)["spec"] == after["spec"]
+    assert configuration_to_apply(before, after)["spec"] == after["spec"]
 
 
 def test_fields_that_stay_are_named() -> None:

@@ -26,6 +26,8 @@ RUNNING: dict[str, Any] = {"running": {}}
 UNSCHEDULABLE = [
     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes"}
 ]
+# Its node is lost: the containers are as the kubelet last reported them.
+NOT_READY = [{"type": "Ready", "status": "False"}]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,7 @@ UNSCHEDULABLE = [
     [
         (_pod("Running", RUNNING, ready=True), "running", "Running", ""),
         (_pod("Running", RUNNING), "unready", "Running", ""),
+        (_pod("Running", RUNNING, ready=True, conditions=NOT_READY), "unready", "Running", ""),
         (_pod("Pending"), "starting", "Pending", ""),
         (
             _pod("Pending", {"waiting": {"reason": "ContainerCreating"}}),

@@ -65,6 +65,22 @@ def _table(*names: str, token: str = "", **cells: str) -> dict[str, Any]:
     return {"kind": "Table", "metadata": meta, "columnDefinitions": columns, "rows": rows}
 
 
+async def test_a_kind_that_was_just_defined_has_a_page(browser: ContextFactory) -> None:
+    api = ScriptedApi()
+    gadgets = "/objects/x.io/v1/gadgets"
+    api.set("/apis/x.io/v1/gadgets", _table("g1"))
+    async with browser(api) as page:
+        assert (await page.get(gadgets)).status == 404
+        row = {"name": "gadgets", "kind": "Gadget", "namespaced": True, "verbs": VERBS}
+        api.set("/apis/x.io/v1", {"resources": [row]})
+        before = len(api.requests)
+        assert (await page.get(gadgets)).status == 404
+        assert len(api.requests) == before, "unknown kinds cost one discovery a second"
+        page.clock.advance(1)
+        answer = await page.get(gadgets)
+        assert (answer.status, "g1" in answer.text) == (200, True)
+
+
 async def test_table_of_a_kind(browser: ContextFactory) -> None:
     api = ScriptedApi()
     api.set("/api/v1/namespaces/shop/pods", _table("a", "b", token="next/page"))

@@ -19,9 +19,8 @@ from transom.windows.registry import RECORDS
 
 ROOT = Path(__file__).parent.parent.parent
 AWAITED = Path(__file__).with_name("awaited.txt")  # records whose tests are still to come
-LINKS = Path(__file__).with_name(
-    "links.txt"
-)  # tests that show a statement and cannot carry its mark
+# tests that show a statement and cannot carry its mark
+LINKS = Path(__file__).with_name("links.txt")
 TABLES = Path(__file__).with_name("predictions")
 TRIES = "tests/windows/test_predictions_of_pods.py"
 

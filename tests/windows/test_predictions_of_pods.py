@@ -235,9 +235,8 @@ async def no_hyperv(node: TryNode, prediction: Prediction, pod: Object, plain: O
 async def own_network(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
     await _ignored(node, prediction, pod, plain, "dns")
     assert meant(node, pod).ips[0].startswith("10.244.1.")
-    assert (
-        "10.96.0.10" not in meant(node, pod).config.dns.servers
-    )  # because the kubelet believes it
+    # because the kubelet believes it
+    assert "10.96.0.10" not in meant(node, pod).config.dns.servers
 
 
 @look
@@ -337,9 +336,8 @@ async def one_suffix(node: TryNode, prediction: Prediction, pod: Object, plain: 
 async def options_ignored(
     node: TryNode, prediction: Prediction, pod: Object, plain: Object
 ) -> None:
-    await _ignored(
-        node, prediction, pod, plain, "dns"
-    )  # the runtime receives it and does not use it
+    # the runtime receives it and does not use it
+    await _ignored(node, prediction, pod, plain, "dns")
     asked, usual = meant(node, pod).config.dns, meant(node, plain).config.dns
     assert asked.options != usual.options
     for name in ("db", "db.shop", "db.shop.svc.cluster.local"):

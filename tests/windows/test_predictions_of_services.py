@@ -36,9 +36,8 @@ INGRESS = "203.0.113.50"
 DSR, PRESERVE_DIP = 1, 8
 GATES = {"IPv6DualStack": True, "ServiceTopology": True}
 _BACKENDS = {"l2bridge": "host-gw", "overlay": "vxlan"}
-Balancers = Mapping[
-    str, Mapping[str, Any]
-]  # "cluster", "node port", "ingress" -> what leads where, and how
+# "cluster", "node port", "ingress" -> what leads where, and how
+Balancers = Mapping[str, Mapping[str, Any]]
 
 
 class Case(NamedTuple):

@@ -14,7 +14,7 @@ from transom.apiserver.core.strategies import service_addresses, service_familie
 from transom.apiserver.core.strategies.services import service_allocations
 from transom.kit.clock import rfc3339
 
-_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 async def show_families(loopback: Loopback) -> None:
@@ -71,10 +71,14 @@ async def _ensure_service_cidr(loopback: Loopback, service_cidr: str) -> None:
             await work
 
 
+async def ensure_system_namespaces(loopback: Loopback) -> None:
+    for name in SYSTEM_NAMESPACES:
+        await loopback.ensure("", "v1", "namespaces", "", {"metadata": {"name": name}})
+
+
 async def bootstrap(loopback: Loopback, service_cidr: str, port: int) -> None:
     """`port` is the target port of the service `kubernetes`."""
-    for name in _NAMESPACES:
-        await loopback.ensure("", "v1", "namespaces", "", {"metadata": {"name": name}})
+    await ensure_system_namespaces(loopback)
     await bootstrap_roles.reconcile_bootstrap_roles(loopback)
     for name, (value, description) in SYSTEM_CLASSES.items():
         await loopback.ensure(
@@ -89,6 +93,10 @@ async def bootstrap(loopback: Loopback, service_cidr: str, port: int) -> None:
             },
         )
     await _ensure_service_cidr(loopback, service_cidr)
+    await ensure_api_service(loopback, service_cidr, port)
+
+
+async def ensure_api_service(loopback: Loopback, service_cidr: str, port: int) -> None:
     first = str(ipaddress.ip_network(service_cidr.partition(",")[0])[1])
     labels = {"component": "apiserver", "provider": "kubernetes"}
     await loopback.ensure(

@@ -197,7 +197,12 @@ class Security:
             else:
                 made.append(
                     webhook.WebhookAuthorizer(
-                        one.name, one.webhook, self._clock, self._pool, self._workers
+                        one.name,
+                        one.webhook,
+                        self._clock,
+                        self._pool,
+                        self._workers,
+                        selectors=self._features.enabled("AuthorizeWithSelectors"),
                     )
                 )
         self.authorize.configure(made, [one.type for one in config])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import orjson
@@ -65,10 +65,12 @@ from transom.apiserver.serving.resource_metrics import MetricsProvider, Resource
 from transom.apiserver.serving.served import ServedVersions
 from transom.apiserver.serving.verbs import verb_table
 from transom.apiserver.serving.zpages import DebugPages
+from transom.apiserver.system_objects import system_objects
 from transom.apiserver.webhooks.client import WebhookClient
 from transom.http.messages import Answer, HttpRequest
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
@@ -94,9 +96,8 @@ class ServerOptions:
     service_cidr: str = "10.96.0.0/16"  # or one of each family, separated by a comma
     node_ports: tuple[int, int] = (30000, 32767)
     clock: Clock = field(default_factory=RealClock)
-    workers: WorkRunner = field(
-        default_factory=WorkerThread
-    )  # for large bodies and expensive rules; stopped with the server
+    # for large bodies and expensive rules; stopped with the server
+    workers: WorkRunner = field(default_factory=WorkerThread)
     # For uids, names and jitter; never used for secrets.
     rng: random.Random = field(default_factory=random.Random)
     tokens: Mapping[str, UserInfo] = field(default_factory=dict)
@@ -379,6 +380,7 @@ class ApiServer:
             if options.hostname and features.enabled("APIServerIdentity")
             else None
         )
+        self.system_objects = system_objects(self.loopback, options.service_cidr, self._port)
         self.corruption_events = CorruptionEvents(
             InProcessClient(in_process, SERVER_USER, user_agent="kube-apiserver/transom"),
             self.resources,
@@ -464,6 +466,8 @@ class ApiServer:
             await self.endpoints.start()
         if self.identity is not None:
             self.identity.start()
+        for recreation in self.system_objects:
+            recreation.start()
 
     def _mark_services(self) -> None:
         """Marks the addresses and ports of stored services as used."""
@@ -505,6 +509,8 @@ class ApiServer:
             await self.identity.stop()
         if self.endpoints is not None:
             await self.endpoints.stop()
+        for recreation in self.system_objects:
+            await recreation.stop()
         self.loop_monitor.stop()
         await self.integrity.stop()
         await self.corruption_events.stop()

@@ -9,12 +9,12 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from transom.bench.client import BenchConnection, BenchError, BenchTarget
 from transom.bench.measure import BenchResult, BenchServer, run_load
+from transom.kit.lazy_dataclass import dataclass
 
 TESTS = ("create", "get", "patch", "list", "watch", "delete")
 _POD_BYTES = 2048

@@ -9,7 +9,6 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ import httptools
 
 from transom.kit.http_message import encode_request
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import yaml

@@ -6,11 +6,12 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 from typing import Any
 
 from transom.bench.client import BenchConnection, BenchError, BenchTarget
+from transom.kit.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

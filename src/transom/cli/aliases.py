@@ -6,7 +6,7 @@ replaced by our words before the verb is looked up; the verb's own help and erro
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from transom.kit.named_tuple import NamedTuple
 
 
 class Alias(NamedTuple):

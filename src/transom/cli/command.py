@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+from transom.kit.named_tuple import NamedTuple
 
 
 class Command(NamedTuple):

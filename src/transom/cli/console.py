@@ -231,6 +231,15 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
             "example the folder pki of another server"
         ),
     )
+    several.add_argument(
+        "--apiserver-cert-extra-sans",
+        type=lambda text: tuple(text.split(",")),
+        metavar="NAME,...",
+        help=(
+            "more IP addresses and DNS names for the certificate of the server, for example those "
+            "of a load balancer, as in kubeadm"
+        ),
+    )
     parser.add_argument(
         "--loop-budget",
         type=_budget,
@@ -360,7 +369,13 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.runtime,
         args.loop_budget,
         args.store,
-        ServerSetOptions(args.servers, args.bind_address, args.advertise_address, args.cert_dir),
+        ServerSetOptions(
+            args.servers,
+            args.bind_address,
+            args.advertise_address,
+            args.cert_dir,
+            args.apiserver_cert_extra_sans,
+        ),
         virtual_time=args.virtual_time,
         access=_given_access(args),
     )
@@ -455,18 +470,23 @@ def print_value(value: Any, output: str) -> None:
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Columns like kubectl's; the first row is the header. On a terminal, the widest columns are
-    shortened until a line fits.
+    shortened until a line fits, and then the gaps between them.
     """
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    full = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     available = _table_width()
-    if available:
-        _shorten_columns(widths, available - len(_GAP) * (len(widths) - 1))
+    widths, gap = full, _GAPS[0]
+    for gap in _GAPS if available else ():
+        widths = list(full)
+        room = available - len(gap) * (len(widths) - 1)
+        _shorten_columns(widths, room)
+        if sum(widths) <= room:
+            break
     for row in rows:
         cells = zip(row, widths, strict=True)
-        print(_GAP.join(_fit(cell, width).ljust(width) for cell, width in cells).rstrip())
+        print(gap.join(_fit(cell, width).ljust(width) for cell, width in cells).rstrip())
 
 
-_GAP, _NARROWEST, _DOTS = "   ", 8, "..."
+_GAPS, _NARROWEST, _DOTS = ("   ", "  ", " "), 8, "..."
 
 
 def _table_width() -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transom.cli import console
 from transom.cli.command import Command, file_path
+from transom.kit.files import is_special
 
 if TYPE_CHECKING:
     from transom.runtime.images.collection import CollectedImages
@@ -423,7 +424,11 @@ def _save(service: ImageService, args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _replaced(path: Path) -> Iterator[BinaryIO]:
-    """Writes a file atomically."""
+    """Writes a file atomically; a device or a pipe as it is."""
+    if is_special(path):
+        with path.open("wb") as special:
+            yield special
+        return
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as file:

@@ -6,12 +6,16 @@ import argparse
 import shlex
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 from transom.cli.command import Command
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node.settings import name_option
+
+if TYPE_CHECKING:
+    from transom.cluster.config import ClusterConfig
+    from transom.cluster.lifecycle import ControlCall
 
 HELP = """\
 Manage the nodes of a running cluster.
@@ -191,7 +195,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def _login(config: Any, args: argparse.Namespace) -> int:
+def _login(config: ClusterConfig, args: argparse.Namespace) -> int:
     from transom.cli import remote
 
     node, *command = args.node
@@ -235,7 +239,7 @@ def _row(args: argparse.Namespace, name: str) -> dict[str, Any]:
     return row
 
 
-def _wait(call: Any, args: argparse.Namespace) -> list[str]:
+def _wait(call: ControlCall, args: argparse.Namespace) -> list[str]:
     """Waits until the nodes are Ready; reports progress if that takes longer than a second."""
 
     def meant(name: str) -> bool:

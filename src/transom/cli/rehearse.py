@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 from transom.cli.command import Command
+
+if TYPE_CHECKING:
+    from transom.cluster.lifecycle import ControlCall
 
 HELP = """\
 Rehearse the move to another Windows build on a running cluster, and report which workloads run on
@@ -73,7 +76,7 @@ def run_rehearse_command(args: argparse.Namespace) -> int:
 class _RunningCluster:
     """`RehearsalCluster` of a cluster of this machine."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: ControlCall) -> None:
         self._call = call
 
     async def call(

@@ -155,9 +155,11 @@ def _forget(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from transom.cluster.data import snapshots
+    from transom.cluster.data import snapshot_check
 
-    found = snapshots.verify_snapshot(args.file, args.encryption_key_file, console.print_progress)
+    found = snapshot_check.verify_snapshot(
+        args.file, args.encryption_key_file, console.print_progress
+    )
     if args.output != "text":
         console.print_value(found, args.output)
         return 0
@@ -216,26 +218,26 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
 def _restore(args: argparse.Namespace) -> int:
     from transom.cluster import config as configs
     from transom.cluster import daemon, lifecycle
-    from transom.cluster.data import snapshots
+    from transom.cluster.data import snapshot_check, snapshot_restore
     from transom.store.snapshot_file import SnapshotDamaged, read_summary
 
     try:
         name = args.name or str(read_summary(args.file)[0].get("cluster", ""))
     except SnapshotDamaged as damage:
-        raise snapshots.damaged_snapshot(args.file, damage) from damage
+        raise snapshot_check.damaged_snapshot(args.file, damage) from damage
     existing = configs.load_config(configs.check_cluster_name(name))
     was_running = existing is not None and args.replace and daemon.running_pid(existing) is not None
     if was_running:
         # before anything is stopped
-        snapshots.verify_snapshot(args.file, args.encryption_key_file, console.print_progress)
+        snapshot_check.verify_snapshot(args.file, args.encryption_key_file, console.print_progress)
         lifecycle.stop_cluster(name, console.print_progress)
     try:
-        found = snapshots.restore_snapshot(
+        found = snapshot_restore.restore_snapshot(
             args.file,
             name,
             key_file=args.encryption_key_file,
             replace_existing=args.replace,
-            bump=args.bump_revision or snapshots.REVISION_BUMP,
+            bump=args.bump_revision or snapshot_restore.REVISION_BUMP,
             report_progress=console.print_progress,
         )
     finally:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from transom.cli import console
 from transom.cli.command import Command
+
+if TYPE_CHECKING:
+    from transom.cluster.lifecycle import ControlCall
 
 HELP = """\
 Follow a packet between two endpoints of a running cluster: name resolution, switch ports, load
@@ -106,7 +109,7 @@ def _print_trace(found: dict[str, Any]) -> None:
         print(line)
 
 
-def _matrix(call: Any, output: str) -> int:
+def _matrix(call: ControlCall, output: str) -> int:
     found = call(
         "GET", "/transom/trace?" + urlencode({"matrix": "svg" if output == "svg" else "table"})
     )

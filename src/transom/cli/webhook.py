@@ -122,9 +122,9 @@ def _advisor(args: argparse.Namespace) -> Advisor:
     from transom.windows import builds
     from transom.windows.advice import Advisor
     from transom.windows.policy import UnknownRecord, WarningPolicy, parse_record_patterns
-    from transom.windows.target_nodes import parse_release, target_nodes_from_options
+    from transom.windows.target_nodes import parse_target_release, target_nodes_from_options
 
-    release = parse_release(args.release) if args.release else None
+    release = parse_target_release(args.release) if args.release else None
     if args.release and release is None:
         raise UserError(f"{args.release} is not a Kubernetes release", "for example --release 1.25")
     build = builds.build_by_name(args.build) if args.build else None

@@ -11,9 +11,10 @@ Objects from a client or an informer may be shared: copy an object before changi
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from transom.client.resources import GroupVersionResource
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 

@@ -5,10 +5,11 @@ documents.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
 from transom.client.resources import GroupVersionResource
+from transom.kit.named_tuple import NamedTuple
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -50,7 +51,7 @@ async def preferred_resources(
             except (ApiError, OSError) as problem:
                 failures[group_version] = problem
                 continue
-            for row in document.get("resources") or ():
+            for row in listed_resources(document):
                 if "/" not in row["name"]:
                     found.setdefault((name, row["name"]), _discovered(name, version, row))
     return [*found.values()], DiscoveryFailed(failures) if failures else None

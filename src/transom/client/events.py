@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from transom.client.api import STRATEGIC_PATCH, ApiClient, is_already_exists, is_not_found
 from transom.client.keyed_tasks import KeyedTasks
 from transom.client.ratelimit import TokenBucket
 from transom.client.resources import EVENTS
 from transom.kit.clock import Clock, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 

@@ -9,6 +9,7 @@ of a process share one informer for each resource.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -32,7 +33,12 @@ from transom.kit.backoff import exponential_backoff
 from transom.kit.clock import Clock, Timer
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.machinery.selectors import LabelSelector
+from transom.machinery.selectors import (
+    LabelSelector,
+    SelectorError,
+    owner_selector,
+    takes_long_to_compile,
+)
 
 log = logging.getLogger("transom.client")
 
@@ -221,8 +227,7 @@ class Informer:
                 self._notify_delete(LastKnownState(obj))
         began = time.perf_counter()
         for count, (key, obj) in enumerate(fresh.items()):
-            if self._preparations:
-                await self._prepare(obj)
+            await self._prepare(obj)
             self._put(key, self._kept(obj))
             if count % _TURN == _TURN - 1 or count in large or time.perf_counter() - began > _LONG:
                 await asyncio.sleep(0)
@@ -293,8 +298,7 @@ class Informer:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
             if kind in (ADDED, MODIFIED):
-                if self._preparations:
-                    await self._prepare(obj)
+                await self._prepare(obj)
                 self._put(object_key(obj), self._kept(obj))
             elif kind == DELETED:
                 if self.store.remove(object_key(obj)) is not None:
@@ -305,6 +309,8 @@ class Informer:
             self._version = obj["metadata"]["resourceVersion"]
 
     async def _prepare(self, obj: Object) -> None:
+        if _takes_long_to_select(obj):
+            await asyncio.to_thread(_compile_selector, obj)
         for prepare in self._preparations:
             try:
                 pending = prepare(obj)
@@ -338,6 +344,18 @@ class Informer:
             function(*args)
         except Exception:
             log.exception("%s: a handler failed on %s", self.resource, object_key(args[-1]))
+
+
+def _takes_long_to_select(obj: Object) -> bool:
+    spec = obj.get("spec")
+    selector = spec.get("selector") if isinstance(spec, dict) else None
+    return isinstance(selector, dict) and takes_long_to_compile(selector)
+
+
+def _compile_selector(obj: Object) -> None:
+    """Ahead of the handlers, which get it from `owner_selector`."""
+    with contextlib.suppress(SelectorError):  # they report it
+        owner_selector(obj)
 
 
 class InformerFactory:

@@ -12,12 +12,13 @@ import os
 import ssl
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import yaml
@@ -267,7 +268,7 @@ def config_document(config: RestConfig) -> dict[str, Any]:
     }
 
 
-def config_from_document(document: dict[str, Any]) -> RestConfig:
+def rest_config_from_document(document: dict[str, Any]) -> RestConfig:
     """The inverse of `config_document`."""
     pem, token_file = document["client_pem"].encode("latin-1"), document["token_file"]
     authority, verify = document["authority"], document["verify"]

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from transom.client.api import DELETED, ApiClient, is_conflict, is_not_found
@@ -20,6 +19,7 @@ from transom.client.events import NORMAL, EventRecorder
 from transom.client.metrics import LeaderMetrics
 from transom.client.resources import LEASES
 from transom.kit.clock import Clock, rfc3339_micro
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object

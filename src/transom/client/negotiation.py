@@ -21,6 +21,7 @@ from transom.client.api import (
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
 from transom.machinery import conversion
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK, KINDS, Kind
 from transom.machinery.objects import Object
@@ -261,7 +262,7 @@ class NegotiatingClient:
                 if problem.code != 404:
                     raise
                 document = {}
-            self._names[key] = frozenset(row["name"] for row in document.get("resources") or ())
+            self._names[key] = frozenset(row["name"] for row in listed_resources(document))
         return self._names[key]
 
 

@@ -7,8 +7,7 @@ create the handles of custom resources.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import BY_KEY
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from transom.client.api import is_conflict
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 
 Result = TypeVar("Result")

@@ -167,9 +167,8 @@ class WorkQueue(Generic[Item]):
         while True:
             handled += 1
             if handled % _TURN == 0:
-                await asyncio.sleep(
-                    0
-                )  # calls to an in-process API server do not yield, and the queue may be long
+                # calls to an in-process API server do not yield, and the queue may be long
+                await asyncio.sleep(0)
             try:
                 item = await self.get()
             except ShutDown:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from transom.cloud.provider import CloudProvider
+if TYPE_CHECKING:  # importing it would import disks and file systems into every controller manager
+    from transom.cloud.provider import CloudProvider
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
-from transom.cloud.disks import ATTACH_LIMITS, CloudDisk, CloudError
+from transom.cloud.disks import ATTACH_LIMITS, CloudDisk
+from transom.cloud.errors import CloudError
 from transom.cloud.provider import CloudProvider, cloud_summary
 from transom.cloud.shares import FileShare
 from transom.kit.durations import DurationError, parse_duration

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from transom.cloud.content import DiskContent
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.attachable import split_unique_name
 from transom.machines.styles import POSIX, WINDOWS, PathStyle
 
@@ -29,16 +30,6 @@ ATTACH_LIMITS: Final[Mapping[str, int]] = {
 
 USUAL_SIZE: Final = 1 << 30
 _VOLUMES: Final = uuid.UUID("7ea0b4e6-3d21-4b4a-9a52-6c1d4d3e9a10")
-
-
-class CloudError(Exception):
-    """The provider rejects the operation, with its own message. `current_node` is the node that has
-    the disk, if that is the reason.
-    """
-
-    def __init__(self, message: str, current_node: str = "") -> None:
-        super().__init__(message)
-        self.current_node = current_node
 
 
 class DiskAttachment(NamedTuple):

@@ -29,10 +29,10 @@ from transom.cloud.disks import (
     CINDER,
     GCE_PD,
     CloudDisk,
-    CloudError,
     DiskAttachment,
     device_path,
 )
+from transom.cloud.errors import CloudError
 from transom.cloud.shares import FileShare
 from transom.kit.clock import Clock
 from transom.kit.files import write_atomic
@@ -90,9 +90,8 @@ class CloudProvider:
         self._clock = clock
         self._folder = folder
         self.latency = 0.0  # seconds for attaching and detaching
-        self._limits: dict[
-            str, dict[str, int]
-        ] = {}  # node -> plugin -> disks, if it is not the default
+        # node -> plugin -> disks, if it is not the default
+        self._limits: dict[str, dict[str, int]] = {}
         self._disks: dict[str, CloudDisk] = {}
         self._shares: dict[str, FileShare] = {}
         self._exports: dict[str, DiskContent] = {}

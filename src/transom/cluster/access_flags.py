@@ -5,7 +5,9 @@ import: the command line shows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+from transom.kit.named_tuple import NamedTuple
 
 
 class AccessFlag(NamedTuple):

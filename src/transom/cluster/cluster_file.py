@@ -5,12 +5,14 @@ in detail.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from transom.cluster.access import read_access_section
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.user_errors import UserError
 from transom.node import network_settings
 

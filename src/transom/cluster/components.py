@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +30,7 @@ from transom.controllers.manager import ControllerManager, UnknownController
 from transom.controllers.options import BadOption, ControllerManagerOptions, controller_settings
 from transom.kit.clock import Clock, RealClock
 from transom.kit.lazy import lazy_import, load_modules
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.process import run_event_loop, run_until_signal
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.errors import ApiError
@@ -138,12 +137,6 @@ def _leading(
 # ---- scheduler ----
 
 
-def load_scheduler() -> None:
-    # The arrays are small: threads inside NumPy would only cost memory.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    load_modules(scheduler_module)
-
-
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
     """Options of `transom scheduler`."""
@@ -159,7 +152,7 @@ class SchedulerOptions:
 def run_scheduler(options: SchedulerOptions) -> None:
     """Runs until SIGTERM or SIGINT; an error when another instance becomes the leader."""
     target = _target(options.kubeconfig, options.context)
-    load_scheduler()
+    load_modules(scheduler_module)
 
     settings = _scheduler_config(options.config)
     clock, rng = RealClock(), random.SystemRandom()
@@ -219,7 +212,7 @@ def explain_schedule_at(
     """The same with the credentials of `target`. It runs a loop of its own, so it may be called in
     a thread.
     """
-    load_scheduler()
+    load_modules(scheduler_module)
     settings = _scheduler_config(config)
     clock, rng = RealClock(), random.SystemRandom()
 

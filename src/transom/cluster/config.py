@@ -14,11 +14,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from transom.kit.files import make_private, sync_directory, write_atomic
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node import network_settings
 from transom.node.settings import ENGINES, RELEASES, ClusterSettings, clusters_dir, name_option
@@ -54,6 +55,8 @@ class ClusterConfig(ClusterSettings):
     etcd_ports: tuple[int, ...] = ()  # for each member that runs here: for clients, for members
     # The address of this server in the endpoints of `kubernetes`; "" if the nodes keep them.
     advertise_address: str = ""
+    # more names and addresses in the certificate of the server, as that of a load balancer
+    cert_extra_sans: tuple[str, ...] = ()
     kubeconfig: str = ""  # the file with the cluster's context; "" for none
     in_memory: bool = False  # objects are lost when the cluster stops
     virtual_time: bool = False  # the time can be advanced, for tests

@@ -318,9 +318,8 @@ def stop_daemon(
     while running_pid(config) is not None:
         now = time.monotonic()
         pid = _holder(config)
-        if (
-            pid and pid != signalled
-        ):  # `transom up` and its background process hold the lock in turn
+        # `transom up` and its background process hold the lock in turn
+        if pid and pid != signalled:
             _signal(pid, signal.SIGTERM)
             signalled, asked = pid, now
         elif pid and now - asked > timeout:

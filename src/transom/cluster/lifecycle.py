@@ -69,6 +69,7 @@ _COUNTED = {
 }
 
 ReportProgress = Callable[[str], None]
+ControlCall = Callable[..., Any]  # what control_client returns
 
 
 def start_cluster(options: UpOptions, report_progress: ReportProgress) -> ClusterConfig:
@@ -293,7 +294,7 @@ def no_nodes_error(cluster: str) -> UserError:
     )
 
 
-def control_client(config: ClusterConfig, timeout: float = 5.0) -> Callable[..., Any]:
+def control_client(config: ClusterConfig, timeout: float = 5.0) -> ControlCall:
     """`call(method, path, body=None, media=...)`: calls the running cluster as its admin and
     returns the decoded response. `timeout`: seconds that the cluster may take for a response.
     """

@@ -5,8 +5,8 @@ with all checks that need no running cluster.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, field, replace
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from transom.cluster.cluster_file import ClusterFile, WindowsOptions, read_clust
 from transom.cluster.config import ClusterConfig, check_cluster_name, load_nodes
 from transom.cluster.protection import Protection
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.releases import TABLES_SINCE, features, parse_release
 from transom.machinery.releases.features import Gate
@@ -41,11 +42,13 @@ from transom.windows.policy import parse_record_patterns as parse_policy
 if TYPE_CHECKING:
     from transom.machinery import kinds
     from transom.machinery.releases import served
+    from transom.machinery.validation import names
     from transom.node import network_checks
     from transom.store.etcd import client as etcd_client
 else:
     kinds = lazy_import("transom.machinery.kinds")
     served = lazy_import("transom.machinery.releases.served")
+    names = lazy_import("transom.machinery.validation.names")
     network_checks = lazy_import("transom.node.network_checks")
     etcd_client = lazy_import("transom.store.etcd.client")
 
@@ -108,6 +111,7 @@ class ServerSetOptions:
     bind_address: str | None = None
     advertise_address: str | None = None
     cert_dir: Path | None = None
+    cert_extra_sans: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +283,23 @@ def _choose_addresses(config: ClusterConfig, options: ServerSetOptions) -> Clust
         bind = ipaddress.ip_address(config.bind)
         if not (bind.is_loopback or bind.is_unspecified):
             config = replace(config, advertise_address=config.bind)
+    if options.cert_extra_sans is not None:
+        found = tuple(_check_certificate_name(name) for name in options.cert_extra_sans if name)
+        config = replace(config, cert_extra_sans=found)
     return config
+
+
+def _check_certificate_name(name: str) -> str:
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        if names.is_dns1123_subdomain(name.removeprefix("*.")):  # what is wrong with it
+            raise UserError(
+                f"--apiserver-cert-extra-sans: {name!r} is neither an IP address nor a DNS name",
+                "use for example 10.0.0.10,api.example.com",
+                EXIT_USAGE,
+            ) from None
+        return name
 
 
 def _check_address(option: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -472,9 +492,8 @@ def enable_dual_stack(config: ClusterConfig) -> ClusterConfig:
         _parse_ranges(name, getattr(config, name))
     both = any(len(split_cidrs(getattr(config, name))) == 2 for name in _RANGE_FIELDS)
     known = parse_feature_gates(config.feature_gates, config.release)
-    dual = config.network.dual_stack or (
-        both and known.get(DUAL_STACK_GATE, False)
-    )  # the gate and ranges match kubeadm's
+    # the gate and ranges match kubeadm's
+    dual = config.network.dual_stack or (both and known.get(DUAL_STACK_GATE, False))
     if both and not dual:
         raise UserError(
             "ranges of both IP families need dual stack, which is off for this cluster",

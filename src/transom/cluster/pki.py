@@ -11,7 +11,6 @@ admin                   the user of the kubeconfig, in system:masters
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
 from transom.kit.files import make_private, sync_directory, write_atomic
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
 from transom.node.settings import split_cidrs
 
@@ -189,7 +189,7 @@ def _server_names(config: ClusterConfig) -> list[str]:
         "::1",
         *service_ips,
     ]
-    for address in (config.bind, config.advertise_address):
+    for address in (config.bind, config.advertise_address, *config.cert_extra_sans):
         if address and address not in (*names, "0.0.0.0", "::"):
             names.append(address)
     return names

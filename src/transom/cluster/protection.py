@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from transom.cluster.config import ClusterConfig, make_state
 from transom.kit import keyring
 from transom.kit.keyring import KeyFileError, KeyRing
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
 
 if TYPE_CHECKING:

@@ -76,11 +76,9 @@ if TYPE_CHECKING:
     from transom.cluster.data import etcd_store, snapshots
     from transom.cluster.endpoints import node_control as cluster_control
     from transom.cluster.endpoints.node_control import ControlHandler
-    from transom.controllers import manager as controller_manager
     from transom.kit import adjustable_clock, loop_watchdog
     from transom.kit.adjustable_clock import AdjustableClock
     from transom.kit.loop_watchdog import LoopWatchdog
-    from transom.machinery.validation import workloads as workload_validation
     from transom.network.api import Dataplane
     from transom.node import cluster_access, cluster_network, machine_disks
     from transom.node import pool as node_pool
@@ -101,7 +99,6 @@ else:
     etcd_store = lazy_import("transom.cluster.data.etcd_store")
     cluster_control = lazy_import("transom.cluster.endpoints.node_control")
     snapshots = lazy_import("transom.cluster.data.snapshots")
-    controller_manager = lazy_import("transom.controllers.manager")
     cluster_access = lazy_import("transom.node.cluster_access")
     cluster_network = lazy_import("transom.node.cluster_network")
     machine_disks = lazy_import("transom.node.machine_disks")
@@ -116,7 +113,6 @@ else:
     linux_commands = lazy_import("transom.userland.launch.linux_commands")
     windows_commands = lazy_import("transom.userland.launch.windows_commands")
     loop_watchdog = lazy_import("transom.kit.loop_watchdog")
-    workload_validation = lazy_import("transom.machinery.validation.workloads")
 
 log = logging.getLogger("transom.cluster")
 
@@ -183,7 +179,6 @@ async def serve_cluster(
     if nodes is None:
         ready()
         await asyncio.sleep(_FIRST_REQUESTS)
-        await asyncio.to_thread(import_components)
     async with asyncio.TaskGroup() as group:
         running: list[asyncio.Task[None]] = []
 
@@ -206,7 +201,6 @@ async def serve_cluster(
             await nodes.wait_ready(stopping)
             ready()
             nodes_ready.set()
-            await asyncio.to_thread(import_components)
             await define_credential_specs(api)
         start("scheduler", lambda: run_cluster_scheduler(api, config, metrics))
         if nodes is not None:
@@ -390,6 +384,7 @@ async def define_credential_specs(api: ApiServer) -> None:
     """Installs the custom resource of group-managed service accounts. Runs after the start, because
     schemas are slow to import.
     """
+    await asyncio.to_thread(load_modules, crd_definition, crd_types)
     try:
         await gmsa_resource.ensure_gmsa_resource(InProcessClient(api, SERVER_USER))
     except ApiError:
@@ -533,12 +528,6 @@ class ClusterNodes:
 
 
 # ---- imports after the API server is up ----
-
-
-def import_components() -> None:
-    # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition; the
-    # rules for pods and workloads take as long.
-    load_modules(controller_manager, crd_definition, crd_types, workload_validation)
 
 
 def import_streams(*, simulated: bool) -> None:

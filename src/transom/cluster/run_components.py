@@ -40,7 +40,6 @@ from transom.node.settings import split_cidrs
 if TYPE_CHECKING:
     from transom.client import leaderelection
     from transom.cloud.calls import CloudCalls
-    from transom.cluster import components
     from transom.controllers import base as controllers_base
     from transom.controllers import early as early_controllers
     from transom.controllers import manager as controller_manager
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from transom.scheduler import scheduler as scheduler_module
 else:
     leaderelection = lazy_import("transom.client.leaderelection")
-    components = lazy_import("transom.cluster.components")
     controllers_base = lazy_import("transom.controllers.base")
     early_controllers = lazy_import("transom.controllers.early")
     controller_manager = lazy_import("transom.controllers.manager")
@@ -143,7 +141,7 @@ async def run_cluster_controllers(
 async def run_cluster_scheduler(
     api: ApiServer, config: ClusterConfig, metrics: ClusterComponentMetrics
 ) -> None:
-    await asyncio.to_thread(components.load_scheduler)
+    await asyncio.to_thread(load_modules, scheduler_module)
 
     agent = f"{scheduler_module.USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/scheduler"
 

@@ -14,11 +14,12 @@ import secrets
 import signal
 import sys
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from transom.cluster.lifecycle import serve_in_foreground
 from transom.cluster.options import NodeOptions, TemporaryOptions, UpOptions
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
 
 

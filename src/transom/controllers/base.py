@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
@@ -16,6 +16,8 @@ from transom.client.metrics import WorkQueueMetrics
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.cloud.calls import CloudCalls
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
@@ -75,18 +77,16 @@ class ControllerSettings:
     )
     terminated_pods: int = 12500  # the number of terminated pods to keep
     node_grace: float = 40.0  # seconds without a heartbeat until a node is unreachable
-    pod_cidrs: Sequence[
-        str
-    ] = ()  # ranges to allocate node CIDRs from, at most one of each family; none: no allocation
+    # ranges to allocate node CIDRs from, at most one of each family; none: no allocation
+    pod_cidrs: Sequence[str] = ()
     service_cidrs: Sequence[str] = ()  # excluded from node CIDRs, if they overlap the ranges above
     node_cidr_mask: int = 24
     node_cidr_mask_ipv6: int = 64
     # The range of load balancer addresses, or one of each family separated by a comma; none:
     # another component handles these services.
     load_balancers: str = ""
-    provisioners: Mapping[str, Provisioner] = field(
-        default_factory=dict
-    )  # volume provisioners in this process, by name
+    # volume provisioners in this process, by name
+    provisioners: Mapping[str, Provisioner] = field(default_factory=dict)
     cloud: CloudCalls | None = None  # its disks are attached to nodes and created for claims
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
-from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from transom.client.api import is_already_exists, is_namespace_terminating, is_not_found
@@ -26,6 +25,7 @@ from transom.controllers.ownership import (
     resolve_controller_ref,
 )
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.cron import CronSchedule
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of

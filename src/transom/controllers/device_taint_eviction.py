@@ -7,7 +7,7 @@ reports the progress of its evictions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.client.api import APPLY_PATCH, is_conflict, is_not_found
 from transom.client.events import NORMAL
@@ -19,6 +19,7 @@ from transom.controllers.disruption_target import DisruptionMarker
 from transom.controllers.pods import assigned_node, is_pod_terminating
 from transom.controllers.resourceclaim import RESOURCE_CLAIMS
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.device_taints import DeviceId, rule_selects_device
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
 
 from transom.client.api import is_conflict, is_not_found
 from transom.client.events import NORMAL, WARNING
@@ -31,10 +30,11 @@ from transom.controllers.percent import scaled_value
 from transom.controllers.pods import is_pod_ready
 from transom.controllers.scales import InvalidApiVersion, NoMatch, Scales, group_of
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.releases.behaviour import has_behaviour
-from transom.machinery.selectors import LabelSelector, SelectorError, from_object
+from transom.machinery.selectors import LabelSelector, SelectorError, owner_selector
 
 log = logging.getLogger("transom.controllers")
 
@@ -105,9 +105,8 @@ class Disruption:
 
     def _pod_updated(self, old: Object, new: Object) -> None:
         if old["metadata"].get("labels") != new["metadata"].get("labels"):
-            for budget in self._over(
-                old
-            ):  # it may have lost the pod, and would otherwise count it forever
+            # it may have lost the pod, and would otherwise count it forever
+            for budget in self._over(old):
                 self._changed(budget)
         self._pod_changed(new)
 
@@ -144,7 +143,8 @@ class Disruption:
         uid, wanted = budget["metadata"]["uid"], budget["spec"].get("selector")
         known = self._selectors.get(uid)
         if known is None or known[0] != wanted:
-            known = self._selectors[uid] = wanted, from_object(wanted)
+            # The informer has built a large one in a thread.
+            known = self._selectors[uid] = wanted, owner_selector(budget)
         return known[1]
 
     # ---- one budget
@@ -282,9 +282,8 @@ class Disruption:
                 continue
             expected = parse_rfc3339(since) + _DELETION_SECONDS
             if expected < now:
-                namespace = budget["metadata"][
-                    "namespace"
-                ]  # Kubernetes' text has the namespace twice, where the name should be
+                # Kubernetes' text has the namespace twice, where the name should be
+                namespace = budget["metadata"]["namespace"]
                 self._events.event(
                     pod,
                     WARNING,

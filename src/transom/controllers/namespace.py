@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from transom.client.api import ApiClient, is_conflict, is_method_not_supported, is_not_found
 from transom.client.discovery import DiscoveredResource, DiscoveryFailed, preferred_resources
@@ -19,6 +19,7 @@ from transom.client.resources import NAMESPACES, PODS, GroupVersionResource
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
 from transom.kit.clock import Clock, parse_rfc3339, rfc3339
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 

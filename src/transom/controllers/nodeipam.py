@@ -58,9 +58,8 @@ class CidrSet:
         if other.version != self._cidr.version:
             return range(0)
         base = int(self._cidr.network_address)
-        first = max(
-            0, (int(other.network_address) - base) // self._size
-        )  # past `last` when it lies outside
+        # past `last` when it lies outside
+        first = max(0, (int(other.network_address) - base) // self._size)
         last = min(self._count - 1, (int(other.broadcast_address) - base) // self._size)
         return range(first, last + 1)
 

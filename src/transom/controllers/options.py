@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from transom.controllers.base import ControllerSettings
 from transom.kit.clock import Clock
 from transom.kit.jws import TokenSigner
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.pki import KeyPair
 from transom.kit.signing import sign_request
 

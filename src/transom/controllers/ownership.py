@@ -98,9 +98,8 @@ async def claim_objects(
     released: list[Object] = []
     for obj in candidates:
         meta = obj["metadata"]
-        for ref in (
-            meta.get("ownerReferences") or ()
-        ):  # like `controller_of`, inlined because it is called very often
+        # like `controller_of`, inlined because it is called very often
+        for ref in meta.get("ownerReferences") or ():
             if ref.get("controller"):
                 break
         else:

@@ -8,13 +8,13 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import NamedTuple
 
 from transom.client.api import is_not_found
 from transom.client.resources import NODES, PODS
 from transom.controllers.base import ControllerContext
 from transom.controllers.disruption_target import DisruptionMarker
 from transom.controllers.pods import is_node_ready
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 

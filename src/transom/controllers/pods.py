@@ -13,6 +13,7 @@ from transom.client.events import NORMAL, WARNING, EventRecorder
 from transom.client.resources import PODS
 from transom.client.workqueue import RetryLater
 from transom.kit.clock import parse_rfc3339
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.validation.names import name_is_dns_subdomain
@@ -20,7 +21,7 @@ from transom.machinery.validation.names import name_is_dns_subdomain
 _NOT_ACTIVE = frozenset(("Succeeded", "Failed"))
 _JUST_AFTER = 0.001
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-_COST = re.compile(r"-?(?:0|[1-9][0-9]{0,9})", re.ASCII)
+_COST = lazy_pattern(r"-?(?:0|[1-9][0-9]{0,9})", re.ASCII)
 _INT32 = 1 << 31
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 

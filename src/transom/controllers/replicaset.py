@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from transom.client.resources import (
     PODS,
@@ -31,6 +30,7 @@ from transom.controllers.ownership import (
     owned_or_orphaned_objects,
 )
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import (

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
@@ -18,6 +17,7 @@ from transom.client.informer import InformerFactory
 from transom.client.metrics import WorkQueueMetrics
 from transom.controllers.base import Controller, ControllerContext, ControllerSettings
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 
 log = logging.getLogger("transom.controllers")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from transom.client.api import ApiClient, is_not_found
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -59,7 +60,7 @@ class Scales:
                 if not is_not_found(problem):
                     raise
                 continue
-            for row in document.get("resources") or ():
+            for row in listed_resources(document):
                 name = row["name"]
                 if row["kind"] == kind and "/" not in name and name not in found:
                     found[name] = GroupVersionResource(
@@ -86,7 +87,7 @@ class Scales:
         where = f"/apis/{resource.group}" if resource.group else "/api"
         document = await self._client.get_json(f"{where}/{resource.version}")
         wanted = f"{resource.plural}/scale"
-        return any(row["name"] == wanted for row in document.get("resources") or ())
+        return any(row["name"] == wanted for row in listed_resources(document))
 
     async def get(self, resource: GroupVersionResource, namespace: str, name: str) -> Object:
         return await self._client.get(resource, namespace, name, subresource="scale")

@@ -59,9 +59,8 @@ class LoadBalancers:
             name="service",
             metrics=env.queues,
         )
-        self._given: dict[
-            str, list[str]
-        ] = {}  # service -> addresses, until the informer shows them
+        # service -> addresses, until the informer shows them
+        self._given: dict[str, list[str]] = {}
         self._hosts: set[str] = set()
         self._services = env.informers(SERVICES)
         self._nodes = env.informers(NODES)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from transom.client.informer import Informer
 from transom.client.store import object_key
 from transom.controllers.pods import is_pod_ready, pod_phase, pod_ready_condition
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT
 from transom.machinery.releases.behaviour import has_behaviour

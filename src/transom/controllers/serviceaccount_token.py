@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.client.api import is_conflict, is_namespace_terminating, is_not_found
 from transom.client.resources import SECRETS, SERVICE_ACCOUNTS
 from transom.client.retry import Backoff, retry_on_conflict
 from transom.client.workqueue import Item, RetryLater, WorkQueue
 from transom.controllers.base import ControllerContext, generate_name, run_worker
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 from transom.machinery.releases.behaviour import has_behaviour

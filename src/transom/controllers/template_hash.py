@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from transom.kit.lazy import lazy_pattern
 from transom.machinery import schema
 from transom.machinery.hashes import fnv32a
 from transom.machinery.objects import Object
@@ -205,7 +206,7 @@ def _value(of: SchemaValue, value: Any) -> str:
     return str(value)
 
 
-_AMOUNT = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?(.*)", re.ASCII | re.DOTALL)
+_AMOUNT = lazy_pattern(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?(.*)", re.ASCII | re.DOTALL)
 _DIGITS = 18  # that always fit
 
 

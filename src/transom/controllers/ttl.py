@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from transom.client.api import MERGE_PATCH, is_not_found
 from transom.client.resources import NODES
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 

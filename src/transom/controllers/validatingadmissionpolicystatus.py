@@ -12,6 +12,7 @@ from transom.client.resources import GroupVersionResource
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
 from transom.kit.lazy import lazy_import
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
@@ -104,7 +105,7 @@ class ValidatingAdmissionPolicyStatus:
         document = await self._document(f"/apis/{group}/{version}" if group else f"/api/{version}")
         return {
             row["name"]: GVK(group, version, row["kind"])
-            for row in document.get("resources") or ()
+            for row in listed_resources(document)
             if "/" not in row["name"]
         }
 

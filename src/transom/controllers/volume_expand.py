@@ -11,7 +11,7 @@ from transom.client.events import NORMAL, WARNING
 from transom.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.persistentvolume.in_tree import GROWING
 from transom.controllers.persistentvolume.matching import (

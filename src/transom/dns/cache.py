@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.dns.outcome import DnsOutcome, DnsRequest
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 
 CAPACITY: Final = 9984
 SHORTEST: Final = 5.0  # seconds

@@ -66,9 +66,8 @@ class Forwarder:
         self, servers: Sequence[DnsServerAddress], request: DnsRequest
     ) -> DnsOutcome:
         end = self._clock.monotonic() + LONGEST
-        ordered = sorted(
-            servers, key=lambda server: self._good.get(server, 0)
-        )  # fewest failures first
+        # fewest failures first
+        ordered = sorted(servers, key=lambda server: self._good.get(server, 0))
         refusal: DnsOutcome | None = None
         for turn in range(_TRIES):
             for server in ordered:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit import dnswire as wire
 from transom.kit.dnswire import DnsRecord
+from transom.kit.named_tuple import NamedTuple
 
 
 class DnsRequest(NamedTuple):

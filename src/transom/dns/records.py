@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from transom.kit.dnswire import DnsRecord
+from transom.kit.named_tuple import NamedTuple
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
 NO_PORT: Final = -1

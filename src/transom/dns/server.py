@@ -32,9 +32,8 @@ KEPT_BYTES: Final = 32 << 20
 KEPT: Final = 65536  # cached answers; random names must not exhaust the memory
 _LONGEST_CHAIN = 8
 _HOSTS_TTL = 3600
-_ECHOED_OPTIONS = frozenset(
-    (9, 10, 11, 12)
-)  # expire, cookie, keepalive, padding: others are dropped
+# expire, cookie, keepalive, padding: others are dropped
+_ECHOED_OPTIONS = frozenset((9, 10, 11, 12))
 _COUNTS = (
     (b"\0\1\0\0\0\0\0\0", 0),
     (b"\0\1\0\0\0\0\0\1", 2),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.dns.zone import DEFAULT_TTL
 from transom.kit import dnswire as wire
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 PORT: Final = 53
 NAMESERVER: Final = "kube-system/kube-dns"
@@ -30,9 +32,8 @@ class DnsSettings:
     cache: int = 30  # the maximum caching time of other servers' answers
     upstreams: tuple[str, ...] = ()  # empty: only the cluster's names exist
     stub_domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    hosts: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # names with addresses, which take precedence
+    # names with addresses, which take precedence
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nameserver: str = NAMESERVER  # the service of this server
 
 

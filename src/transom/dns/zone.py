@@ -63,16 +63,14 @@ class DnsZone:
         self._namespaces: set[str] = set()
         self._counts: dict[str, int] = {}  # namespace -> services in it
         self._services: dict[str, DnsService] = {}
-        self._slices: dict[
-            str, dict[str, Mapping[str, Any]]
-        ] = {}  # service -> name of slice -> slice
+        # service -> name of slice -> slice
+        self._slices: dict[str, dict[str, Mapping[str, Any]]] = {}
         self._owners: dict[str, str] = {}  # slice -> service
         self._endpoints: dict[str, tuple[DnsEndpoint, ...]] = {}  # of services that were queried
         self._by_host: dict[str, dict[str, list[DnsEndpoint]]] = {}
         self._cluster_ips: dict[str, dict[str, None]] = {}  # address -> services
-        self._endpoint_ips: dict[
-            str, dict[tuple[str, str], None]
-        ] = {}  # address -> services and slices
+        # address -> services and slices
+        self._endpoint_ips: dict[str, dict[tuple[str, str], None]] = {}
 
     # ---- updates ----
 

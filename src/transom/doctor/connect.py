@@ -54,9 +54,7 @@ def take_snapshot(
             return found
         except UnknownName as problem:
             hint = "a pod is NAME, with --namespace NAMESPACE, or NAMESPACE/NAME"
-            raise UserError(
-                f"there is neither a node nor a pod {problem}", hint, EXIT_USAGE
-            ) from problem
+            raise UserError(f"there is no node or pod {problem}", hint, EXIT_USAGE) from problem
 
     return with_client(where, work)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final
+
+from transom.kit.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +20,17 @@ class NodeState:
     # the HNS network that plugins and kube-proxy look for; "" if there is none
     network: str = ""
     fault: str = ""  # why the network has not been created
-    networks: Mapping[str, str] = field(
-        default_factory=dict
-    )  # existing networks with their management addresses
+    # existing networks with their management addresses
+    networks: Mapping[str, str] = field(default_factory=dict)
     adapters: tuple[str, ...] = ()
     mac_spoofing: bool = True
     pod_cidr: str = ""
     kube_proxy_problem: str = ""
     kube_proxy_hostname: str = ""  # the name that it uses for its node
-    stopped: Mapping[str, str] = field(
-        default_factory=dict
-    )  # kubelet, kube-proxy, flanneld that are not running: their last log lines
-    unreachable: Mapping[str, str] = field(
-        default_factory=dict
-    )  # running programs: their API server, if it does not respond
+    # kubelet, kube-proxy, flanneld that are not running: their last log lines
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    # running programs: their API server, if it does not respond
+    unreachable: Mapping[str, str] = field(default_factory=dict)
     subnet_env: str | None = None  # flannel's file; None if it does not exist
     source_vip: str = ""  # as set in the file, on an overlay
     proxy: str = ""  # a proxy between the machine and registries
@@ -49,21 +48,17 @@ class NodeState:
     default_route: bool = True
     forwarding: bool = True  # between interfaces, which pods of Linux nodes need
     lost_balancers: tuple[str, ...] = ()  # NAMESPACE/NAME of services without load balancer in HNS
-    lost_endpoints: tuple[
-        str, ...
-    ] = ()  # NAMESPACE/NAME of running pods whose address has no HNS endpoint
+    # NAMESPACE/NAME of running pods whose address has no HNS endpoint
+    lost_endpoints: tuple[str, ...] = ()
     paged: int = 0  # bytes of programs that are in the page file
     remote_endpoints: tuple[str, ...] = ()  # addresses of other nodes' pods in HNS
-    leaked_endpoints: tuple[
-        str, ...
-    ] = ()  # addresses of HNS endpoints in the node's range that no pod has
+    # addresses of HNS endpoints in the node's range that no pod has
+    leaked_endpoints: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()  # enabled features of the host networking service
-    unheard: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # NAMESPACE/NAME of pods: ports they should listen on
-    tcp_only: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # NAMESPACE/NAME of pods: ports that services target with UDP, and that serve only TCP
+    # NAMESPACE/NAME of pods: ports they should listen on
+    unheard: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # NAMESPACE/NAME of pods: ports that services target with UDP, and that serve only TCP
+    tcp_only: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     # name servers of the machine, set by an administrator, that do not answer
     dead_name_servers: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ def programs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             if program != "kubelet" or ready:
                 yield DoctorFinding(
                     "error",
-                    not_running(program, last),
+                    not_running_text(program, last),
                     (f"node/{node.name}",),
                     NEEDED[program],
                     start_again(node, program, last),
@@ -129,7 +129,7 @@ def correct_server(node: NodeState, program: str) -> str:
     )
 
 
-def not_running(program: str, last: str) -> str:
+def not_running_text(program: str, last: str) -> str:
     return f"{program} does not run" + (f"; its log ends with: {last}" if last else "")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.node_inspection import NodeState
-from transom.doctor.node_state import broken_link, correct_server, not_running, start_again
+from transom.doctor.node_state import broken_link, correct_server, not_running_text, start_again
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -16,8 +16,8 @@ from transom.doctor.snapshot import (
     is_windows_node,
     name_of_object,
     place_of_object,
+    reported_windows_build,
     status_condition,
-    windows_build,
 )
 from transom.doctor.texts import recognised_texts
 from transom.machinery import quantity
@@ -137,7 +137,7 @@ def _not_ready(s: ClusterSnapshot, node: Object, ready: Object, where: str) -> D
         last = inside.stopped["kubelet"]
         return DoctorFinding(
             "error",
-            f"{what} Its {not_running('kubelet', last)}",
+            f"{what} Its {not_running_text('kubelet', last)}",
             (where,),
             why,
             start_again(inside, "kubelet", last),
@@ -260,7 +260,7 @@ def check_unsupported(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
         except ValueError:
             continue
         for what, remedy in unsupported_parts(
-            release, windows_build(node), str(info.get("containerRuntimeVersion", ""))
+            release, reported_windows_build(node), str(info.get("containerRuntimeVersion", ""))
         ):
             yield DoctorFinding(
                 "warning",

@@ -5,6 +5,7 @@ limitation that it indicates.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from transom.doctor import causes
@@ -24,10 +25,11 @@ from transom.doctor.snapshot import (
     is_windows_node,
     key_of_object,
     name_of_object,
-    windows_build,
+    reported_windows_build,
 )
 from transom.doctor.storage import explain_cloud
 from transom.doctor.texts import recognised_texts
+from transom.machinery.podutil import visit_containers
 from transom.windows.images import image_build_of, image_os
 from transom.windows.limits import LIMITS
 from transom.windows.targeting import find_target_os
@@ -39,14 +41,13 @@ _VOLUME: Final = re.compile(r'for volume "([^"]+)"')
 _NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
 
 
-def container_specs(pod: Object) -> list[Object]:
-    spec = pod.get("spec") or {}
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+def init_and_containers(pod: Object) -> Sequence[Object]:
+    return visit_containers(pod.get("spec") or {}, ephemeral=False)
 
 
 def single_string_command(pod: Object, container: str) -> str:
     """The command of a container that is one string with several words; "" for others."""
-    spec: Object = next((c for c in container_specs(pod) if c.get("name") == container), {})
+    spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == container), {})
     words = [str(word) for word in spec.get("command") or ()]
     return words[0] if len(words) == 1 and " " in words[0].strip() else ""
 
@@ -61,7 +62,7 @@ def split_command_cause(line: str) -> causes.ExplainedCause:
 
 
 def is_host_process(pod: Object, container: str) -> bool:
-    spec: Object = next((c for c in container_specs(pod) if c.get("name") == container), {})
+    spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == container), {})
     for holder in (spec, pod.get("spec") or {}):
         options = (holder.get("securityContext") or {}).get("windowsOptions") or {}
         if "hostProcess" in options:
@@ -201,13 +202,13 @@ def _is_for_linux_only(s: ClusterSnapshot, pod: Object, text: str) -> bool:
 
 def _for_linux(pod: Object) -> bool:
     """Whether the pod or one of its images is not meant for Windows."""
-    images = {image_os(str(container.get("image", ""))) for container in container_specs(pod)}
+    images = {image_os(str(container.get("image", ""))) for container in init_and_containers(pod)}
     return not find_target_os(pod).windows or "linux" in images
 
 
 def _builds(s: ClusterSnapshot, pod: Object) -> str:
     """The builds that do not match, as far as image names show them."""
-    host = windows_build(s.node[pod["spec"]["nodeName"]])
+    host = reported_windows_build(s.node[pod["spec"]["nodeName"]])
     images = [str(container.get("image", "")) for container in pod["spec"]["containers"]]
     others = [
         (image, found.number)

@@ -14,8 +14,8 @@ from transom.doctor.pod_logs import explained_log
 from transom.doctor.pod_messages import (
     RECENT,
     cause_finding,
-    container_specs,
     explained_cause,
+    init_and_containers,
     newest_message,
     plain_message,
     single_string_command,
@@ -331,7 +331,8 @@ def _not_pulled(
         (container.get("state") or {}).get("waiting") or {},
     )
     image = next(
-        (c["image"] for c in container_specs(pod) if c.get("name") == container.get("name")), image
+        (c["image"] for c in init_and_containers(pod) if c.get("name") == container.get("name")),
+        image,
     )
     image = _unpulled_volume(s, pod, image) or image
     text = newest_message(
@@ -439,7 +440,7 @@ def _crashed(
         limit = next(
             (
                 (c.get("resources") or {}).get("limits", {}).get("memory")
-                for c in container_specs(pod)
+                for c in init_and_containers(pod)
                 if c["name"] == called
             ),
             None,
@@ -533,7 +534,7 @@ def _is_init(pod: Object, called: str) -> bool:
 
 def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFinding:
     """Windows' message does not name the file, but the container's command does."""
-    spec: Object = next((c for c in container_specs(pod) if c.get("name") == called), {})
+    spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == called), {})
     words = [*(spec.get("command") or ()), *(spec.get("args") or ())]
     first = str(words[0]) if words else "of the image"
     if line := single_string_command(pod, called):

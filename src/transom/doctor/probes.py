@@ -12,8 +12,8 @@ from transom.doctor.findings import DoctorFinding
 from transom.doctor.pod_messages import (
     RECENT,
     cause_finding,
-    container_specs,
     has_recent_warning,
+    init_and_containers,
     newest_message,
     plain_message,
 )
@@ -109,7 +109,9 @@ def unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFindi
 def _late_container(s: ClusterSnapshot, pod: Object) -> str:
     """A container that has run without becoming ready for longer than its probe needs to decide."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        spec: Object = next((c for c in container_specs(pod) if c["name"] == status["name"]), {})
+        spec: Object = next(
+            (c for c in init_and_containers(pod) if c["name"] == status["name"]), {}
+        )
         probe, running = spec.get("readinessProbe"), (status.get("state") or {}).get("running")
         if status.get("ready") or not probe or not running:
             continue
@@ -140,7 +142,7 @@ def probes_without_result(s: ClusterSnapshot, pod: Object, where: str) -> Iterat
 def _silent_command(pod: Object, probe: str) -> causes.ExplainedCause | None:
     """The cause of an exec probe that fails without output, as it does when it exceeds its time."""
     namespace, called = key_of_object(pod)
-    for container in container_specs(pod):
+    for container in init_and_containers(pod):
         words = ((container.get(probe) or {}).get("exec") or {}).get("command") or ()
         if words:
             seconds = container[probe].get("timeoutSeconds") or 1

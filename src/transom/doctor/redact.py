@@ -111,6 +111,13 @@ _BY_WORD: Final = tuple(
             re.IGNORECASE,
             rf"\1'{MASK}'",
         ),
+        # Without a sign between the name and the value: not a digest, which is of this form too
+        (
+            "token|secret|key|password|credential",
+            r"(\b(?:token|secret|key|password|credentials?)\s{1,8})[0-9a-f]{32,256}\b",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
         ("digest", r"(\bDigest\s{1,8}username=)[^\r\n]{1,4096}", re.IGNORECASE, rf"\1{MASK}"),
         ("-us", r"\b[0-9a-f]{32}-us\d{1,2}\b", 0, MASK),  # Mailchimp
         (":aa", r"(?<!\d)\d{8,10}:[\w-]{35}(?![\w-])", 0, MASK),  # Telegram

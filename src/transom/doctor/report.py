@@ -94,12 +94,10 @@ class CollectedReport:
     archive: str
     client: Mapping[str, Any]  # versions of clients
     doctor: str = ""  # the findings as text
-    logs: Mapping[str, Mapping[str, str]] = field(
-        default_factory=dict
-    )  # node -> file name -> content
-    hns: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # node -> the state of its host networking service
+    # node -> file name -> content
+    logs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # node -> the state of its host networking service
+    hns: Mapping[str, Any] = field(default_factory=dict)
     cluster_log: str = ""
 
 

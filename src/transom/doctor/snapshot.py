@@ -27,20 +27,17 @@ class ClusterSnapshot:
     inside: Mapping[str, NodeState] = field(default_factory=dict)  # by node, of our own clusters
     store: Mapping[str, Any] = field(default_factory=dict)  # the data on disk, of our own clusters
     logs: Mapping[tuple[str, str], str] = field(default_factory=dict)  # the ends of some pod logs
-    dns: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # whether cluster DNS responds, of our own clusters
+    # whether cluster DNS responds, of our own clusters
+    dns: Mapping[str, Any] = field(default_factory=dict)
     certificates: Mapping[str, float] = field(default_factory=dict)  # purpose and expiry
-    renewals: Sequence[
-        Mapping[str, Any]
-    ] = ()  # certificates of our own clusters: expiry and how to replace them
+    # certificates of our own clusters: expiry and how to replace them
+    renewals: Sequence[Mapping[str, Any]] = ()
     webhooks: Mapping[str, str] = field(default_factory=dict)  # URL -> why the last call failed
     cloud: Sequence[Mapping[str, Any]] = ()  # disk operations that fail or take long
     # Secrets that pods and Ingresses name: their type, "" if they do not exist
     secrets: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    unresolved: Mapping[str, str] = field(
-        default_factory=dict
-    )  # names of ExternalName services that cluster DNS does not resolve, and why
+    # names of ExternalName services that cluster DNS does not resolve, and why
+    unresolved: Mapping[str, str] = field(default_factory=dict)
     server_time: float = 0.0  # of the API server, from its Date header; 0 if it has none
 
     def of(self, plural: str) -> Sequence[Object]:
@@ -155,7 +152,7 @@ def is_windows_node(node: Object) -> bool:
     return (info.get("operatingSystem") or labels.get("kubernetes.io/os")) == "windows"
 
 
-def windows_build(node: Object) -> int:
+def reported_windows_build(node: Object) -> int:
     """The Windows build; 0 if the node does not report it."""
     found = re.match(
         r"10\.0\.(\d+)",

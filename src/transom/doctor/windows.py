@@ -9,7 +9,7 @@ from typing import Final
 
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.node_inspection import NodeState
-from transom.doctor.node_state import NEEDED, not_running, start_again
+from transom.doctor.node_state import NEEDED, not_running_text, start_again
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -17,7 +17,7 @@ from transom.doctor.snapshot import (
     key_of_object,
     name_of_object,
     place_of_object,
-    windows_build,
+    reported_windows_build,
 )
 from transom.doctor.texts import recognised_texts
 from transom.machinery.placement import matches_node
@@ -112,7 +112,9 @@ def _takes(node: Object, pod: Object) -> bool:
 def check_build_selectors(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Pods whose images run on some of the builds that they select, but not on others."""
     builds = {
-        number for node in s.nodes if is_windows_node(node) and (number := windows_build(node))
+        number
+        for node in s.nodes
+        if is_windows_node(node) and (number := reported_windows_build(node))
     }
     if len(builds) < 2:
         return
@@ -478,7 +480,7 @@ def check_processes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 continue
             yield known_finding(
                 "SUP-TRB-002",
-                not_running(process, last),
+                not_running_text(process, last),
                 where,
                 why=NEEDED[process],
                 remedy=start_again(node, process, last),

@@ -8,7 +8,8 @@ dropped. Does no I/O and reads no clock.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+
+from transom.kit.lazy_dataclass import dataclass
 
 _SHARE = 128  # one connection gets this part of what is free
 

@@ -169,9 +169,8 @@ class HttpConnection(RequestReader):
             state == BODY
             and self._head_size > self.server.limits.head + _FRAMING * self.server.limits.body
         ):
-            self._refuse(
-                errors.too_large(self.server.limits.body), IGNORE
-            )  # only framing: chunk extensions, trailers
+            # only framing: chunk extensions, trailers
+            self._refuse(errors.too_large(self.server.limits.body), IGNORE)
         elif self._busy or self.write_paused:
             return
         elif state == IDLE:
@@ -215,9 +214,8 @@ class HttpConnection(RequestReader):
     def _submit(self, item: HttpRequest | ApiError | HttpResponse) -> None:
         if self._answered_close:
             return
-        if (
-            not (self._busy or self.write_paused or self._queue)
-            and self._in_a_row < _SERVED_IN_A_ROW
+        if not (
+            self._busy or self.write_paused or self._queue or self._in_a_row >= _SERVED_IN_A_ROW
         ):
             self._in_a_row += 1
             self._serve(item)

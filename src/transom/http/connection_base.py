@@ -148,9 +148,8 @@ class TransportLayer(asyncio.Protocol):
                 self._flush()
             if self._deadline_for != FOR_CLOSE:
                 self._arm(FOR_CLOSE, self.server.limits.linger)
-            if (
-                not self.transport.is_closing()
-            ):  # after a second close, a transport of Python 3.11.2 cannot be aborted any more
+            # after a second close, a transport of Python 3.11.2 cannot be aborted any more
+            if not self.transport.is_closing():
                 self.transport.close()
 
     def abort(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from enum import IntEnum
 from functools import lru_cache
@@ -15,12 +14,13 @@ from transom.http.connection_writer import AnswerWriter
 from transom.http.encode import CONTINUE
 from transom.http.interfaces import ConnectionHost
 from transom.http.messages import HttpRequest, HttpResponse, decode_path
+from transom.kit.lazy import lazy_pattern
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 
 _STREAMED = 64 * 1024  # smaller bodies are always collected
-_HOST = re.compile(rb"[0-9A-Za-z!$%&()*+,\-.:;=\[\]'_~]*")  # like Go's ValidHostHeader
-_TOKENS = re.compile(rb"[ ,\t]")
+_HOST = lazy_pattern(rb"[0-9A-Za-z!$%&()*+,\-.:;=\[\]'_~]*")  # like Go's ValidHostHeader
+_TOKENS = lazy_pattern(rb"[ ,\t]")
 _UNCHECKED = 16 * 1024  # bodies up to this size are read before authentication
 _TOO_MANY_BODIES = "the server is receiving too many large request bodies, please try again later"
 _METHODS = {m.encode(): m for m in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}

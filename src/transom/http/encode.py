@@ -7,7 +7,7 @@ import struct
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 
 import orjson
@@ -16,6 +16,7 @@ from transom.http.messages import BodyReader, Buffer, Headers, HttpResponse
 from transom.kit.http_message import encode_headers
 from transom.machinery.errors import ApiError
 
+_COMMON = 4  # headers: the media type, the cache control and two of the priority level
 GZIP_THRESHOLD = 128 * 1024
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _LAST_BLOCK = b"\x03\x00"
@@ -46,7 +47,14 @@ class Date:
 def head(status: int, headers: Headers, date: bytes, tail: bytes) -> bytes:
     """The head of a response; `tail` holds the framing headers and the empty line."""
     line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
-    return line + encode_headers(headers) + date + tail
+    block = _encode_common(*headers) if len(headers) <= _COMMON else encode_headers(headers)
+    return line + block + date + tail
+
+
+@lru_cache(64)
+def _encode_common(*headers: tuple[bytes, bytes]) -> bytes:
+    """Most responses have the same headers."""
+    return encode_headers(headers)
 
 
 def status_response(error: ApiError) -> HttpResponse:

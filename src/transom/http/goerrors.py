@@ -13,11 +13,12 @@ import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.kit.clock import rfc3339
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -27,6 +28,7 @@ else:
     x509 = lazy_import("cryptography.x509")
 
 DEADLINE = "context deadline exceeded"
+HTTP_INSTEAD_OF_TLS = "http: server gave HTTP response to HTTPS client"
 
 _ERRNO = {
     errno.ECONNREFUSED: "connection refused",
@@ -153,7 +155,7 @@ def tls_error(problem: ssl.SSLError) -> str:
         "RECORD_LAYER_FAILURE",
         "UNEXPECTED_RECORD",
     ):
-        return "http: server gave HTTP response to HTTPS client"
+        return HTTP_INSTEAD_OF_TLS
     if "ALERT_" in reason:
         alert = reason.partition("ALERT_")[2].lower().replace("_", " ")
         return f"remote error: tls: {_ALERTS.get(alert, alert)}"

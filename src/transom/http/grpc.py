@@ -60,9 +60,8 @@ class _Call:
     __slots__ = ("answer", "body", "done", "left")
 
     def __init__(self, message: bytes) -> None:
-        self.left = memoryview(
-            b"\0" + len(message).to_bytes(4, "big") + message
-        )  # still to be sent
+        # still to be sent
+        self.left = memoryview(b"\0" + len(message).to_bytes(4, "big") + message)
         self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.answer: dict[str, str] = {}  # headers and trailers
         self.body = bytearray()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from transom.kit.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +12,8 @@ class HttpLimits:
     head: int = 64 * 1024
     body: int = 3 * 1024 * 1024
     discard: int = 64 * 1024 * 1024  # how much of a rejected body is read and discarded
-    stream_buffer: int = (
-        2 * 1024 * 1024
-    )  # what a handler may write to a stream whose client does not read
+    # what a handler may write to a stream whose client does not read
+    stream_buffer: int = 2 * 1024 * 1024
     stream_pause: float = 0.005  # between two flushes of all streams
     pipelined: int = 64
     connections: int = 20_000

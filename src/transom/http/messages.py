@@ -10,11 +10,12 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote_to_bytes
 
 from transom.http.body import BodyStream
 from transom.http.raw import RawConnection
+from transom.kit.named_tuple import NamedTuple
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -40,23 +41,10 @@ class HttpRequest:
     Impersonate-* headers with newlines.
     """
 
-    __slots__ = (
-        "_query",
-        "audit_annotations",
-        "body",
-        "gone",
-        "headers",
-        "http10",
-        "keep_alive",
-        "method",
-        "path",
-        "peer",
-        "received",
-        "remote",
-        "stream",
-        "target",
-        "warnings",
-    )
+    gone = False  # the client closed the connection and will not read the response
+    warnings: tuple[str, ...] = ()  # about the credentials, for the response
+    audit_annotations: Mapping[str, str] | None = None  # about the credentials
+    _query: dict[str, list[str]] | None = None
 
     def __init__(
         self,
@@ -83,10 +71,6 @@ class HttpRequest:
         self.keep_alive = keep_alive
         self.http10 = http10
         self.stream = stream
-        self.gone = False  # the client closed the connection and will not read the response
-        self.warnings: tuple[str, ...] = ()  # about the credentials, for the response
-        self.audit_annotations: Mapping[str, str] | None = None  # about the credentials
-        self._query: dict[str, list[str]] | None = None
 
     @property
     def query(self) -> dict[str, list[str]]:

@@ -16,18 +16,20 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httptools
 
 from transom.http import goerrors
 from transom.http.goerrors import join_host_port
+from transom.kit.named_tuple import NamedTuple
 
 _HIGH_WATER = 64 * 1024  # bytes of a response that are buffered while its reader is behind
 _FIRST_BYTES = 256  # of a response, kept for the error message if it is not HTTP
 _SHUTDOWN = 0.5
 _DIAL_SECONDS = 30.0
 _LARGEST_HEAD = 1024 * 1024
+_HEADER_COST = 128  # bytes that a header takes in memory beside its text
 _MOST_FRAMING = 1024 * 1024  # bytes without a byte of the body: chunk extensions, trailers
 _MOST_INTERIM = 5  # like Go's client
 
@@ -51,9 +53,8 @@ class CallTarget(NamedTuple):
     insecure: bool = False
     pair: ClientPair | None = None
     tls: bool = True
-    addresses: tuple[
-        str, ...
-    ] = ()  # of the host: if given, only these are dialed, and nothing is resolved
+    # of the host: if given, only these are dialed, and nothing is resolved
+    addresses: tuple[str, ...] = ()
     context: ssl.SSLContext | None = None  # instead of the bundle, `insecure` and the pair
 
 
@@ -91,9 +92,8 @@ def client_context(ca_bundle: bytes, insecure: bool, pair: ClientPair | None) ->
     elif ca_bundle:
         # Every certificate in the bundle is trusted, including intermediate CAs.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        with contextlib.suppress(
-            ssl.SSLError, ValueError
-        ):  # nothing usable in it: then nothing is trusted
+        # nothing usable in it: then nothing is trusted
+        with contextlib.suppress(ssl.SSLError, ValueError):
             context.load_verify_locations(cadata=ca_bundle.decode("latin-1"))
     else:
         context.load_default_certs()
@@ -316,6 +316,7 @@ class OutgoingConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is None or self._head.done():
             return  # a trailer
+        self._head_size += _HEADER_COST
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -359,9 +360,8 @@ async def dial_target(target: CallTarget, connect: Connect | None = None) -> Out
     """Connects, by default with TCP, and does the TLS handshake; CallError if that fails."""
     sock, address = await _socket(target, connect)
     name = sock.getsockname()
-    local = (
-        join_host_port(*name[:2]) if isinstance(name, tuple) else ""
-    )  # a socket pair has no address
+    # a socket pair has no address
+    local = join_host_port(*name[:2]) if isinstance(name, tuple) else ""
     context = None
     if target.tls:
         context = target.context or client_context(target.ca_bundle, target.insecure, target.pair)

@@ -136,9 +136,8 @@ async def _pump(
     connection: OutgoingConnection, stream: ResponseStream, pool: ConnectionPool, read: bytes = b""
 ) -> None:
     try:
-        for start in range(
-            0, len(read), _PIECE
-        ):  # a stream with more than a window of unsent bytes is cut off
+        # a stream with more than a window of unsent bytes is cut off
+        for start in range(0, len(read), _PIECE):
             stream.write(read[start : start + _PIECE])
             await stream.drained()
         while data := await connection.read():

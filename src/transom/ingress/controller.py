@@ -30,8 +30,8 @@ from transom.http.pool import ConnectionPool
 from transom.http.server import HttpServer
 from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import IngressCertificates, tls_hosts
-from transom.ingress.proxy import IngressProxy, ServiceAddress
-from transom.ingress.routes import RouteBackend, RouteTable, ingress_class, make_table
+from transom.ingress.proxy import BackendAddress, IngressProxy
+from transom.ingress.routes import RouteBackend, RouteTable, ingress_class, make_route_table
 from transom.kit.clock import Clock, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -132,23 +132,23 @@ class IngressController:
 
     def _routes(self) -> RouteTable:
         if self._table is None:
-            owned = own_gateways(self._gateway)
+            owned = gateways_of_informers(self._gateway)
             routes = [
                 made
                 for route in self._objects(gateway.HTTP_ROUTES)
                 for made in gateway.http_routes(route, owned, self._service_exists)
             ]
-            self._table = make_table(self._served(), routes)
+            self._table = make_route_table(self._served(), routes)
         return self._table
 
-    def _endpoints(self, backend: RouteBackend) -> Sequence[ServiceAddress]:
+    def _endpoints(self, backend: RouteBackend) -> Sequence[BackendAddress]:
         """The ready endpoints of a service's port."""
         service = self._services.get(backend.namespace, backend.service)
         ports = ((service or {}).get("spec") or {}).get("ports") or ()
         wanted = next((p for p in ports if backend.port in (p["port"], p.get("name"))), None)
         if wanted is None:
             return []
-        found: dict[ServiceAddress, None] = {}
+        found: dict[BackendAddress, None] = {}
         for one in self._slices.by_index(_BY_SERVICE, f"{backend.namespace}/{backend.service}"):
             numbers = [
                 port["port"]
@@ -158,7 +158,7 @@ class IngressController:
             for endpoint in one.get("endpoints") or ():
                 if (endpoint.get("conditions") or {}).get("ready", True):
                     for address in endpoint.get("addresses") or ():
-                        found |= {ServiceAddress(address, number): None for number in numbers[:1]}
+                        found |= {BackendAddress(address, number): None for number in numbers[:1]}
         return list(found)
 
     def _service_exists(self, namespace: str, name: str) -> bool:
@@ -237,7 +237,7 @@ class IngressController:
 
     def _gateway_hosts(self) -> list[tuple[str, str, str]]:
         found = []
-        for owned in own_gateways(self._gateway).values():
+        for owned in gateways_of_informers(self._gateway).values():
             namespace = owned["metadata"]["namespace"]
             for listener in (owned.get("spec") or {}).get("listeners") or ():
                 for ref in (listener.get("tls") or {}).get("certificateRefs") or ():
@@ -251,7 +251,7 @@ class IngressController:
             if (one.get("spec") or {}).get("controllerName") == gateway.CONTROLLER:
                 status = gateway_status.class_status(one, now)
                 await self._update_status(gateway.GATEWAY_CLASSES, one, status)
-        owned = own_gateways(self._gateway)
+        owned = gateways_of_informers(self._gateway)
         attached: dict[str, list[gateway.ParentAttachment]] = {key: [] for key in owned}
         for route in self._objects(gateway.HTTP_ROUTES):
             found = gateway.attach_route(route, owned)
@@ -292,7 +292,7 @@ class IngressController:
                 log.warning("%s %s: cannot write its status: %s", resource, meta["name"], problem)
 
 
-def own_gateways(informers: dict[GroupVersionResource, Informer]) -> dict[str, Object]:
+def gateways_of_informers(informers: dict[GroupVersionResource, Informer]) -> dict[str, Object]:
     if not informers:
         return {}
     return gateway.own_gateways(

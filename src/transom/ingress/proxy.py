@@ -24,12 +24,12 @@ _REPEATABLE = ("GET", "HEAD", "OPTIONS")
 _DEFAULT_REDIRECT = 302
 
 
-class ServiceAddress(NamedTuple):
+class BackendAddress(NamedTuple):
     host: str
     port: int
 
 
-FindEndpoints = Callable[[RouteBackend], Sequence[ServiceAddress]]
+FindEndpoints = Callable[[RouteBackend], Sequence[BackendAddress]]
 
 
 class IngressProxy:
@@ -78,7 +78,7 @@ class IngressProxy:
             return None
         return backends[0] if len(backends) == 1 else self._rng.choices(backends, weights)[0]
 
-    def _rotated(self, backend: RouteBackend) -> list[ServiceAddress]:
+    def _rotated(self, backend: RouteBackend) -> list[BackendAddress]:
         found = list(self._endpoints(backend))
         if not found:
             return []
@@ -90,7 +90,7 @@ class IngressProxy:
         self,
         request: HttpRequest,
         route: IngressRoute | None,
-        addresses: Sequence[ServiceAddress],
+        addresses: Sequence[BackendAddress],
         scheme: str,
     ) -> Answer:
         upgrade = relay.wants_upgrade(request) and bool(request.header(b"upgrade"))

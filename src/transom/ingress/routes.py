@@ -6,9 +6,10 @@ Pure data, built from objects; knows neither HTTP connections nor clients.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.regexp import Regexp
 from transom.machinery.objects import Object
 
@@ -129,7 +130,9 @@ def host_name(header: str) -> str:
     return header.partition(":")[0]
 
 
-def make_table(ingresses: Iterable[Object], others: Iterable[IngressRoute] = ()) -> RouteTable:
+def make_route_table(
+    ingresses: Iterable[Object], others: Iterable[IngressRoute] = ()
+) -> RouteTable:
     table = RouteTable()
     oldest = sorted(ingresses, key=lambda obj: (_created(obj), _source(obj)))
     routes = [route for obj in oldest for route in ingress_routes(obj)]

@@ -16,6 +16,8 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, Protocol
 
+from transom.kit.lazy import lazy_pattern
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
@@ -167,7 +169,7 @@ def rfc3339_micro(t: float) -> str:
     return f"{_seconds_text(seconds)}.{micros:06d}Z"
 
 
-_RFC3339 = re.compile(
+_RFC3339 = lazy_pattern(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

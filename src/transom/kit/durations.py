@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 
 SECOND = 10**9  # in nanoseconds
 _UNITS = {
@@ -20,7 +21,7 @@ _UNITS = {
     "m": 60 * SECOND,
     "h": 3600 * SECOND,
 }
-_PART = re.compile(r"(\d*+)(?:\.(\d*+))?([^\d.]*+)", re.ASCII)
+_PART = lazy_pattern(r"(\d*+)(?:\.(\d*+))?([^\d.]*+)", re.ASCII)
 _MAX = (1 << 63) - 1
 _MAX_DIGITS = 19  # more digits exceed the range, or are too small to count
 

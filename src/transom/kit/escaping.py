@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_UNSAFE: Final = re.compile(
+from transom.kit.lazy import lazy_pattern
+
+_UNSAFE: Final = lazy_pattern(
     "[\0-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-_COLOUR_OR_UNSAFE: Final = re.compile(rf"(\x1b\[[0-9;]{{0,8}}m|\n)|{_UNSAFE.pattern}")
+_COLOUR_OR_UNSAFE: Final = lazy_pattern(rf"(\x1b\[[0-9;]{{0,8}}m|\n)|{_UNSAFE.pattern}")
 _SHORT: Final = {
     "\n": "\\n",
     "\r": "\\r",

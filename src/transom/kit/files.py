@@ -38,11 +38,24 @@ def make_private(folder: Path) -> None:
         folder.parent.chmod(stat.S_IMODE(parent.st_mode) & ~0o022)
 
 
+def is_special(path: Path) -> bool:
+    """Whether it is a device or a pipe, which must not be replaced by a file."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISFIFO(mode)
+
+
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, sync_name: bool = True) -> None:
     """Replaces `path` with `data`, durably. The file is created with `mode` (minus the umask).
     Callers that write several files may skip `sync_name` and call `sync_directory` after the last
-    one.
+    one. A device or a pipe is written to instead: replacing /dev/null would break the machine.
     """
+    if is_special(path):
+        with path.open("wb") as special:
+            special.write(data)
+        return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -9,12 +9,12 @@ import base64
 import binascii
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from cryptography import exceptions

@@ -11,14 +11,13 @@ import base64
 import binascii
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.kit.files import write_atomic
-from transom.kit.lazy import lazy_import
+from transom.kit.lazy import lazy_import, lazy_pattern
 
 if TYPE_CHECKING:
     from cryptography import exceptions
@@ -27,7 +26,7 @@ else:
     aead = lazy_import("cryptography.hazmat.primitives.ciphers.aead")
     exceptions = lazy_import("cryptography.exceptions")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
 

@@ -19,10 +19,10 @@ import time
 from asyncio import base_events, events, runners
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.logs import MULTILINE
 from transom.kit.prometheus import Family, Sample, Summary
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.prometheus import Family, Histogram, Kind, Labels, Sample
 
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

@@ -11,7 +11,6 @@ import ipaddress
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from transom.kit.files import write_atomic
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import decimal

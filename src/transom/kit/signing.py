@@ -116,9 +116,8 @@ def _usage_extensions(usages: Iterable[str]) -> list[tuple[x509.ExtensionType, b
     basic = {_KEY_USAGES[usage] for usage in wanted if usage in _KEY_USAGES}
     if basic:
         flags: dict[str, Any] = {name: name in basic for name in {*_KEY_USAGES.values()}}
-        flags["key_agreement"] |= (
-            flags["encipher_only"] or flags["decipher_only"]
-        )  # they are meaningless without it
+        # they are meaningless without it
+        flags["key_agreement"] |= flags["encipher_only"] or flags["decipher_only"]
         out.append((x509.KeyUsage(**flags), True))
     extended = [*dict.fromkeys(oid for usage, oid in _EXTENDED_USAGES.items() if usage in wanted)]
     if extended:

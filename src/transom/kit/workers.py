@@ -124,9 +124,8 @@ class WorkerThread:
         self.cpu_seconds = cpu_seconds
         self._queue_length = queue_length
         self._lock = threading.Condition()
-        self._queues: OrderedDict[Hashable, deque[_Job[Any]]] = (
-            OrderedDict()
-        )  # the next group to serve is first
+        # the next group to serve is first
+        self._queues: OrderedDict[Hashable, deque[_Job[Any]]] = OrderedDict()
         self._thread: threading.Thread | None = None
         self._running: _Job[Any] | None = None
         self._closed = False

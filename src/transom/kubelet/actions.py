@@ -5,8 +5,9 @@ runtime's state, probe results and the features of the release.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import HASH, container_hash
 from transom.kubelet.podstate import PodState, is_deleted, is_host_network

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import quantity
 from transom.machinery.quantity import BINARY_SI, Quantity
 from transom.machines.cpus import parse_cpuset

@@ -14,7 +14,7 @@ _LOCALHOST = "localhost/"
 _FREE = ("", "runtime/default", "unconfined")
 
 
-def apparmor_profile(pod: Object, container: Object) -> str:
+def container_apparmor_profile(pod: Object, container: Object) -> str:
     """The profile of a container, in the format of the annotation: from its own field, that of the
     pod, or the annotation; "" for none.
     """
@@ -34,7 +34,7 @@ def apparmor_node_problem(pod: Object, files: Files, release: tuple[int, int]) -
     runtime to find a profile that is not loaded.
     """
     for container in podutil.visit_containers(pod["spec"]):
-        profile = apparmor_profile(pod, container)
+        profile = container_apparmor_profile(pod, container)
         if profile in _FREE:
             continue
         if not profile.startswith(_LOCALHOST):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.cloud.provider import CloudProvider
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
 from transom.machinery.objects import Object
@@ -39,11 +40,27 @@ class DriverFolders:
     writable: tuple[str, ...] = ()  # containers can write here, so nothing here is ever executed
 
 
-RunProgram = Callable[[Sequence[str], float], Awaitable[tuple[int, bytes]]]
-"""`await run_program(argv, seconds)` runs a program of the node, with the node's files, and returns
-its exit code and output. Raises OSError when it cannot be started, TimeoutError when it takes too
-long.
-"""
+class ProgramOutput(NamedTuple):
+    code: int
+    stdout: bytes  # with standard error, in the order of writing, unless it is kept apart
+    stderr: bytes = b""
+
+
+class RunProgram(Protocol):
+    """Runs a program of the node, with the node's files. `environment` is added to the
+    machine's; with `apart`, standard error is not part of standard output. Raises OSError when it
+    cannot be started, TimeoutError when it takes too long.
+    """
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        seconds: float,
+        *,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = ...,
+        apart: bool = False,
+    ) -> ProgramOutput: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.actions import exited_restarts, sandbox_changed
 from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import is_static
@@ -50,7 +51,7 @@ class _PhaseCounts:
     statuses: dict[str, Object] = field(default_factory=dict)
 
 
-def pod_phase(
+def compute_pod_phase(
     pod: Object,
     statuses: Iterable[Object],
     features: PodFeatures,

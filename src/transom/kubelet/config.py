@@ -8,9 +8,10 @@ operating system.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.features import (
     PodFeatures,
     crash_loop_backoff,
@@ -19,6 +20,7 @@ from transom.kubelet.features import (
 )
 
 DEFAULT_PRIORITY_CLASS = "NORMAL_PRIORITY_CLASS"
+IDS_PER_POD = 65536  # of a pod with a user namespace
 DEFAULT_EVICTION_LINUX = {
     "memory.available": "100Mi",
     "nodefs.available": "10%",
@@ -37,6 +39,31 @@ class MemoryReservation(NamedTuple):
 
     numa_node: int
     limits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTokenAttributes:
+    """The service account token that a provider receives."""
+
+    audience: str
+    require_service_account: bool
+    required_annotations: tuple[str, ...]
+    optional_annotations: tuple[str, ...]
+    cache_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialProviderConfig:
+    """A program of the node that gives credentials of registries."""
+
+    name: str
+    program: str
+    api_version: str
+    match_images: tuple[str, ...]
+    cache_seconds: float
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    token: ProviderTokenAttributes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +99,7 @@ class KubeletConfig:
     windows_priorityclass: str = DEFAULT_PRIORITY_CLASS
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     serialize_image_pulls: bool = True
+    max_parallel_image_pulls: int | None = None  # None for no limit, if they are not serialized
     image_pull_progress_deadline: float = 60.0  # seconds; used with docker only
     enable_debugging_handlers: bool = True
     registry_pull_qps: float = 5.0
@@ -113,6 +141,11 @@ class KubeletConfig:
     swap_behavior: str = ""
     memory_throttling_factor: float | None = None  # None for the release's default
     memory_reservation_policy: str = ""  # "" for the default, None
+    image_pull_credentials_verification_policy: str = ""  # "" for the release's default
+    preloaded_images_verification_allowlist: tuple[str, ...] = ()
+    credential_providers: tuple[CredentialProviderConfig, ...] = ()
+    single_process_oom_kill: bool | None = None
+    user_namespace_ids: int | None = None  # of each pod; None for the default
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property

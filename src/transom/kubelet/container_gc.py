@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.labels import POD_NAME, POD_NAMESPACE, POD_UID
 from transom.kubelet.logrotate import remove_logs
-from transom.kubelet.podstate import TERMINAL, is_deleted, not_running
+from transom.kubelet.podstate import TERMINAL, is_deleted, nothing_runs
 from transom.machinery.objects import Object
 from transom.machines.api import Files
 from transom.machines.smallfiles import list_small_directory
@@ -132,7 +132,7 @@ class ContainerGC:
         status = pod.get("status") or {}
         if status.get("phase") == "Failed" and status.get("reason") == EVICTED:
             return True
-        if is_deleted(pod) and not_running(status):
+        if is_deleted(pod) and nothing_runs(status):
             return True
         return terminated_too and status.get("phase") in TERMINAL
 

@@ -21,7 +21,7 @@ from transom.kubelet.failures import ClaimFailure, ContainerFailure
 from transom.kubelet.mounts import volume_devices, volume_mounts
 from transom.kubelet.parts import (
     AdjustResources,
-    DynamicResources,
+    ClaimDevices,
     NoDynamicResources,
     unadjusted,
 )
@@ -56,7 +56,7 @@ class ContainerBuilder:
         volumes: VolumeManager,
         objects: ReferencedObjects,
         adjust: AdjustResources = unadjusted,
-        claims: DynamicResources | None = None,
+        claims: ClaimDevices | None = None,
     ) -> None:
         self._env = env
         self._claims = claims or NoDynamicResources()

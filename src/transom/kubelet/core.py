@@ -20,8 +20,8 @@ from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
     AdjustResources,
+    ClaimDevices,
     ContainerConfigSource,
-    DynamicResources,
     Hooks,
     ImagePuller,
     Mirrors,
@@ -69,7 +69,7 @@ class KubeletCore:
         prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
         adjust: AdjustResources = unadjusted,
-        claims: DynamicResources | None = None,
+        claims: ClaimDevices | None = None,
         counter: StartCounter | None = None,
         on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
     ) -> None:

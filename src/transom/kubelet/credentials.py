@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
 from transom.kit.caching import text_cache
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.regexp import Regexp, RegexpError, compile_regexp
+from transom.machinery import gojson
 from transom.machinery.objects import Object
 from transom.runtime.api import AuthConfig
 
@@ -30,22 +33,54 @@ class CredentialError(ValueError):
     """A pull secret holds something that is not a docker configuration."""
 
 
+class CredentialSource(NamedTuple):
+    """The object that a credential comes from: a Secret or a ServiceAccount."""
+
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+
+
+class TrackedAuth(NamedTuple):
+    """A credential. `source` is None for those that all pods of the node can use; `hash`
+    identifies its content.
+    """
+
+    auth: AuthConfig
+    source: CredentialSource | None = None
+    hash: str = ""
+
+
 class _Place(NamedTuple):
     host: str
     port: str
     path: str
 
 
-def lookup_credentials(secrets: Iterable[Object], repository: str) -> list[AuthConfig]:
+def lookup_credentials(secrets: Iterable[Object], repository: str) -> list[TrackedAuth]:
     """Credentials for a repository (`registry/path`), in the order to try them. Raises
     CredentialError.
     """
-    by_key: dict[str, list[AuthConfig]] = {}
-    for secret in secrets:
-        for place, entry in _entries(secret).items():
-            key = _key(place)
-            if key is not None:
-                by_key.setdefault(key, []).append(_auth(entry))
+    return select_credentials(
+        (
+            (place, TrackedAuth(_auth(entry), _secret_source(secret), _hash(entry)))
+            for secret in secrets
+            for place, entry in _entries(secret).items()
+        ),
+        repository,
+    )
+
+
+def select_credentials(
+    entries: Iterable[tuple[str, TrackedAuth]], repository: str
+) -> list[TrackedAuth]:
+    """Those for the repository, of all entries of a docker configuration, by place."""
+    by_key: dict[str, list[TrackedAuth]] = {}
+    for place, tracked in entries:
+        key = _key(place)
+        if key is not None:
+            by_key.setdefault(key, []).append(tracked)
     found = [
         auth
         for key in sorted(by_key, reverse=True)
@@ -55,6 +90,30 @@ def lookup_credentials(secrets: Iterable[Object], repository: str) -> list[AuthC
     if not found and _is_default_registry(repository):
         return by_key.get(_DEFAULT_HOST, [])
     return found
+
+
+def image_matches(patterns: Iterable[str], image: str) -> bool:
+    """Whether one of the patterns of a credential provider is for the image."""
+    return any(_matches(pattern, image) for pattern in patterns)
+
+
+def _secret_source(secret: Object) -> CredentialSource:
+    meta = secret.get("metadata") or {}
+    return CredentialSource(
+        "Secret", meta.get("uid") or "", meta.get("namespace") or "", meta.get("name") or ""
+    )
+
+
+def _hash(entry: Mapping[str, Any]) -> str:
+    """Kubernetes' hash of a credential, of its JSON without empty fields."""
+    auth = _auth(entry)
+    fields = {
+        "username": auth.username,
+        "password": auth.password,
+        "email": entry.get("email") or "",
+    }
+    text = b",".join(gojson.marshal({name: value})[1:-1] for name, value in fields.items() if value)
+    return hashlib.sha256(b"{" + text + b"}").hexdigest()
 
 
 def _entries(secret: Object) -> Mapping[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from transom.kit.durations import format_duration
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet import kubelet_has
 
@@ -22,6 +22,8 @@ class EventTexts(NamedTuple):
     hook_reason: bool  # the reason of a failed postStart hook is only PostStartHookError
     kept_pull_errors: bool  # the message of ImagePullBackOff shows the last error
     rejected: str
+    probe_error: str
+    disk_full: str
 
     def container_created(self, name: str) -> str:
         return self.created.format(name=name)
@@ -31,6 +33,14 @@ class EventTexts(NamedTuple):
 
     def container_backs_off(self, name: str, pod: str) -> str:
         return self.back_off.format(name=name, pod=pod)
+
+    def probe_errored(self, title: str, error: str) -> str:
+        return self.probe_error.format(title=title, state="unknown", error=error)
+
+    def image_space_missing(self, wanted: int, freed: int, usage: int, capacity: int) -> str:
+        return self.disk_full.format(
+            wanted=wanted, freed=freed, usage=usage, capacity=_size(capacity)
+        )
 
     def image_pulled(self, image: str, took: float, waited: float, size: int) -> str:
         if "{waited}" in self.pulled and "{size}" in self.pulled:
@@ -70,4 +80,36 @@ def event_texts(release: tuple[int, int]) -> EventTexts:
         kubelet_has(at, "PlainHookReasons"),
         kubelet_has(at, "PullErrorsKept"),
         "Pod was rejected: " if kubelet_has(at, "RejectedPods") else "Pod ",
+        "{title} probe errored and resulted in {state} state: {error}"
+        if kubelet_has(at, "ProbeErrorsWithState")
+        else "{title} probe errored: {error}",
+        _disk_full(at),
     )
+
+
+def _disk_full(at: Release) -> str:
+    if kubelet_has(at, "InsufficientDiskText"):
+        return (
+            "Insufficient free disk space on the node's image filesystem ({usage}% of {capacity} "
+            "used). Failed to free sufficient space by deleting unused images (freed {freed} "
+            "bytes). Investigate disk usage, as it could be used by active images, logs, volumes, "
+            "or other data."
+        )
+    if kubelet_has(at, "EligibleImageSpace"):
+        return (
+            "Failed to garbage collect required amount of images. Attempted to free {wanted} "
+            "bytes, but only found {freed} bytes eligible to free."
+        )
+    return (
+        "failed to garbage collect required amount of images. Wanted to free {wanted} bytes, but "
+        "freed {freed} bytes"
+    )
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from transom.kit.lazy_dataclass import dataclass
 
 
 class ContainerFailure(Exception):

@@ -6,9 +6,9 @@ Only this module of the kubelet reads feature gates by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.kubelet import kubelet_has
@@ -85,6 +85,11 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
 def serving_certificates(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
     """Whether a kubelet can request its serving certificate."""
     return FeatureSet(Release(*release), gates).enabled("RotateKubeletServerCertificate")
+
+
+def has_consistent_http_get(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether httpGet hooks make the same requests as httpGet probes."""
+    return FeatureSet(Release(*release), gates).enabled("ConsistentHTTPGetHandlers")
 
 
 def crash_loop_backoff(
@@ -164,3 +169,37 @@ def disables_exclusive_quota(release: tuple[int, int], gates: Mapping[str, bool]
 def resizes_exclusive_cpus(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
     """Whether Guaranteed pods can be resized where the CPU manager has the static policy."""
     return FeatureSet(Release(*release), gates).enabled("InPlacePodVerticalScalingExclusiveCPUs")
+
+
+def pull_record_version(release: tuple[int, int], gates: Mapping[str, bool]) -> str:
+    """The version of the kubelet's records about pulled images; empty if it keeps none."""
+    known = Release(*release)
+    if not FeatureSet(known, gates).enabled("KubeletEnsureSecretPulledImages"):
+        return ""
+    return "v1beta1" if kubelet_has(known, "PullRecordsV1Beta1") else "v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialProviderFeatures:
+    """`versions`: of the configuration and of the calls; empty if the kubelet calls no providers."""
+
+    versions: tuple[str, ...]
+    tokens: bool  # providers can receive service account tokens
+    cache_types: bool  # the configuration defines how credentials for a token are cached
+
+
+def credential_provider_features(
+    release: tuple[int, int], gates: Mapping[str, bool]
+) -> CredentialProviderFeatures:
+    known = Release(*release)
+    enabled = FeatureSet(known, gates).enabled
+    versions = ["v1alpha1"]
+    if kubelet_has(known, "CredentialProvidersV1Beta1"):
+        versions.append("v1beta1")
+    if kubelet_has(known, "CredentialProvidersV1"):
+        versions.append("v1")
+    return CredentialProviderFeatures(
+        tuple(versions) if enabled("KubeletCredentialProviders") else (),
+        enabled("KubeletServiceAccountTokenForCredentialProviders"),
+        kubelet_has(known, "CredentialCacheTypes"),
+    )

@@ -1,18 +1,21 @@
 """Lifecycle hooks (postStart, preStop): run a command or make an HTTP request.
 
-The caller records events and enforces timeouts. Any HTTP response counts as success, as in
-Kubernetes 1.20.
+The caller records events of failures and enforces timeouts. Any HTTP response counts as success.
 """
 
 from __future__ import annotations
 
+from transom.client.events import WARNING
+from transom.http.goerrors import HTTP_INSTEAD_OF_TLS
 from transom.kit.goquote import go_quote
 from transom.kubelet import httpget
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.dialing import from_node
-from transom.kubelet.httpget import BodyFailure, GetFailure
+from transom.kubelet.features import has_consistent_http_get
+from transom.kubelet.httpget import BodyFailure, GetFailure, Headers, ProbeUrl
 from transom.kubelet.parts import HookFailure
 from transom.kubelet.podstate import format_pod, uid_of
+from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object
 from transom.runtime.api import RuntimeFailure
 
@@ -30,10 +33,12 @@ class _Problem(Exception):
 
 
 class HookRunner:
-    __slots__ = ("_env",)
+    __slots__ = ("_consistent", "_env")
 
     def __init__(self, env: KubeletContext) -> None:
+        config = env.config
         self._env = env
+        self._consistent = has_consistent_http_get(config.release, config.feature_gates)
 
     async def run(self, pod: Object, container: Object, container_id: str, handler: Object) -> None:
         """Raises HookFailure."""
@@ -82,19 +87,55 @@ class HookRunner:
 
     async def _http_get(self, pod: Object, container: Object, action: Object) -> None:
         host = action.get("host") or self._pod_ip(pod)
-        port = _port(action.get("port", ""), container)
-        # Kubernetes prepends a slash to the path even when it has one.
-        url = httpget.make_url("http", host, port, "")._replace(
-            target="/" + (action.get("path") or "")
+        if not self._consistent:
+            port = _port(action.get("port", ""), container)
+            # Kubernetes prepends a slash to the path even when it has one.
+            url = httpget.make_url("http", host, port, "")._replace(
+                target="/" + (action.get("path") or "")
+            )
+            await self._get(url, _HEADERS)
+            return
+        try:
+            port = httpget.resolve_port(action.get("port", 0), container)
+        except httpget.PortError as problem:
+            raise _Problem(str(problem)) from problem
+        scheme = (action.get("scheme") or "HTTP").lower()
+        url = httpget.make_url(scheme, host, port, action.get("path") or "")
+        headers = httpget.action_headers(self._env.config.release, action, "lifecycle")
+        try:
+            await self._get(url, headers)
+        except _Problem as problem:
+            if HTTP_INSTEAD_OF_TLS not in str(problem):
+                raise
+            await self._get_without_tls(pod, url, headers, problem)
+
+    async def _get_without_tls(
+        self, pod: Object, url: ProbeUrl, headers: Headers, problem: _Problem
+    ) -> None:
+        """The server of an HTTPS hook speaks HTTP. Raises `problem` if it does not answer."""
+        public = {name: values for name, values in headers.items() if name != "Authorization"}
+        try:
+            await self._get(url._replace(scheme="http"), public)
+        except _Problem:
+            raise problem from None
+        self._env.events.event(
+            pod_ref(pod),
+            WARNING,
+            "LifecycleHTTPFallback",
+            f"request to HTTPS lifecycle hook {url.authority} got HTTP response, "
+            "retry with HTTP succeeded",
         )
+
+    async def _get(self, url: ProbeUrl, headers: Headers) -> None:
         try:
             await httpget.http_get(
                 from_node(self._env),
                 self._env.clock,
                 url,
-                _HEADERS,
+                headers,
                 seconds=None,
                 dial_seconds=_DIAL_SECONDS,
+                host=(headers.get("Host") or ("",))[0],
                 texts=self._env.os.network_texts,
             )
         except GetFailure as problem:

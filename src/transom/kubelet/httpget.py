@@ -6,11 +6,10 @@ Behaves like Go's client, redirects and error texts included. Knows nothing of p
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from transom.http import goerrors
@@ -19,20 +18,29 @@ from transom.http.outgoing import CallError, OutgoingConnection, client_context
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.kit.http_message import encode_request
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.deadline import TimeLimit
 from transom.kubelet.dialing import failure_text
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.network.api import Dial
 
 BODY_LIMIT = 10 << 10
 _REDIRECTS = 10
 _REDIRECT_STATUS = frozenset((301, 302, 303, 307, 308))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_BROKEN_ESCAPE = lazy_pattern(r"%(?![0-9A-Fa-f]{2})")
 # Characters that Go does not escape in a path; a % is literal where it begins an escape.
 _PATH_SAFE = "/!$&'()*+,;=:@-._~%"
 # Headers that are not written from the header table: they are written separately, or not at all.
 _PLACED = frozenset(("Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"))
+_TOKEN = lazy_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SHUTDOWN = 0.5
+
+
+class PortError(Exception):
+    """A container has no port of the name, or the number is not one of a port."""
 
 
 class GetFailure(Exception):
@@ -79,6 +87,50 @@ def make_url(scheme: str, host: str, port: int, path: str) -> ProbeUrl:
     route, question, query = rest.partition("?")
     route = quote(route, safe=_PATH_SAFE)
     return ProbeUrl(scheme, host, port, _rooted(route) + question + query, hash_mark + fragment)
+
+
+def resolve_port(port: int | str, container: Mapping[str, Any]) -> int:
+    """A number, the name of a container port, or a number as a string."""
+    number = port
+    if isinstance(number, str):
+        named = next(
+            (p["containerPort"] for p in container.get("ports") or () if p.get("name") == port),
+            None,
+        )
+        if named is None:
+            try:
+                named = int(number)
+            except ValueError:
+                raise PortError(
+                    f"strconv.Atoi: parsing {go_quote(number)}: invalid syntax"
+                ) from None
+        number = int(named)
+    if 0 < number < 65536:
+        return number
+    raise PortError(f"invalid port number: {number}")
+
+
+def action_headers(
+    release: tuple[int, int], action: Mapping[str, Any], purpose: str
+) -> dict[str, list[str]]:
+    """The headers of the request of an HTTPGetAction. `purpose` is "probe" or "lifecycle"."""
+    headers: dict[str, list[str]] = {}
+    canonical = kubelet_has(Release(*release), "CanonicalHeaders")
+    for header in action.get("httpHeaders") or ():
+        name = _canonical(header["name"]) if canonical else header["name"]
+        headers.setdefault(name, []).append(header.get("value") or "")
+    major, minor = release
+    headers.setdefault("User-Agent", [f"kube-{purpose}/{major}.{minor}"])
+    if headers.setdefault("Accept", ["*/*"])[0] == "":
+        del headers["Accept"]
+    return headers
+
+
+def _canonical(name: str) -> str:
+    """As Go writes it: `accept-language` -> `Accept-Language`."""
+    if not _TOKEN.fullmatch(name):
+        return name
+    return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
 
 
 def _rooted(path: str) -> str:

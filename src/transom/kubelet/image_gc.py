@@ -8,10 +8,12 @@ runtime's; the disk is the host's, on which they are stored.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 from transom.client.events import WARNING
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.event_texts import event_texts
+from transom.kubelet.pull_records import PullRecords
 from transom.kubelet.refs import node_ref
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
@@ -51,11 +53,13 @@ class ImageGC:
         "_failed_before",
         "_initialized",
         "_longest_age",
+        "_pulls",
         "_records",
     )
 
-    def __init__(self, env: KubeletContext) -> None:
+    def __init__(self, env: KubeletContext, pulls: PullRecords | None = None) -> None:
         self._env = env
+        self._pulls = pulls or PullRecords(env)
         self._records: dict[str, _Record] = {}
         self._initialized = False
         self._failed_before = False
@@ -109,9 +113,9 @@ class ImageGC:
         if freed < wanted:
             raise self._failure(
                 "FreeDiskSpaceFailed",
-                "failed to garbage collect required amount of images. Wanted to free "
-                f"{wanted} bytes, "
-                f"but freed {freed} bytes",
+                event_texts(config.release).image_space_missing(
+                    wanted, freed, usage, disk.capacity
+                ),
             )
 
     async def _free_old(self) -> None:
@@ -152,14 +156,17 @@ class ImageGC:
             image.id if (image := runtime.image(reference)) is not None else reference
             for reference in used
         }
+        config = self._env.config
         pause = runtime.image(
-            self._env.config.pod_infra_image or self._env.os.default_pause_image()
+            config.pod_infra_image or self._env.os.default_pause_image(config.release)
         )
         if pause is not None:
             in_use.add(pause.id)
         present = set()
         for image in runtime.images():
             present.add(image.id)
+            if image.pinned:
+                in_use.add(image.id)
             record = self._records.get(image.id)
             if record is None:
                 record = self._records[image.id] = _Record(detected)
@@ -172,7 +179,7 @@ class ImageGC:
 
     async def _free(self, wanted: int) -> int:
         """Returns the bytes freed."""
-        now = self._env.clock.monotonic()
+        now, started = self._env.clock.monotonic(), self._env.clock.time()
         in_use = self._detect(now)
         candidates = sorted(
             _Candidate(record.used, record.detected, image, record.size)
@@ -202,4 +209,5 @@ class ImageGC:
                 f"wanted to free {wanted} bytes, but freed {freed} bytes space with errors "
                 f"in image deletion: {text}"
             )
+        self._pulls.prune({image.id for image in self._env.runtime.images()}, started)
         return freed

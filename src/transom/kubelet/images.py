@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import AbstractAsyncContextManager
 
 from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import TokenBucket
 from transom.client.resources import SECRETS
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import credentials, imagenames
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.credentials import CredentialError
+from transom.kubelet.credential_providers import CredentialProviders
+from transom.kubelet.credentials import CredentialError, TrackedAuth
 from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.imagenames import ImageNameError
+from transom.kubelet.pull_records import PullRecords
 from transom.kubelet.refs import container_ref, pod_ref
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.runtime.api import AuthConfig, Image, RuntimeFailure, SandboxConfig
+from transom.runtime.api import Image, RuntimeFailure, SandboxConfig
 
 log = logging.getLogger("transom.kubelet")
 
@@ -48,16 +51,36 @@ class _ImageRequest(NamedTuple):
     policy: str | None
 
 
-class ImageManager:
-    __slots__ = ("_backoff", "_bucket", "_env", "_pull_errors", "_texts", "_turn")
+class _PulledImage(NamedTuple):
+    reference: str
+    used: TrackedAuth | None  # the credential with which it was pulled
 
-    def __init__(self, env: KubeletContext) -> None:
+
+class ImageManager:
+    __slots__ = (
+        "_backoff",
+        "_bucket",
+        "_env",
+        "_providers",
+        "_pull_errors",
+        "_records",
+        "_texts",
+        "_turn",
+    )
+
+    def __init__(self, env: KubeletContext, records: PullRecords | None = None) -> None:
         config = env.config
         self._env = env
+        self._providers = CredentialProviders(env)
+        self._records = records or PullRecords(env)
         self._backoff = KeyedBackoff()
         self._pull_errors: dict[str, str] = {}  # the last one by back-off key
         self._texts = event_texts(config.release)
-        self._turn = asyncio.Lock() if config.serialize_image_pulls else None
+        self._turn: AbstractAsyncContextManager[None] | None = None
+        if config.serialize_image_pulls:
+            self._turn = asyncio.Lock()
+        elif config.max_parallel_image_pulls is not None:
+            self._turn = asyncio.Semaphore(config.max_parallel_image_pulls)
         self._bucket = (
             TokenBucket(env.clock, config.registry_pull_qps, config.registry_burst)
             if config.registry_pull_qps > 0
@@ -105,18 +128,53 @@ class ImageManager:
             message = f"Failed to inspect image {quoted}: {problem}"
             raise self._failure(request, "InspectFailed", "ImageInspectError", message) from problem
         policy = request.policy
-        if policy != "Always" and (present is not None or policy != "IfNotPresent"):
-            if present is not None:
-                text = f"Container image {quoted} already present on machine"
-                self._record_event(request, NORMAL, "Pulled", text)
-                return present
+        usable = present is not None and policy != "Always"
+        if usable and present is not None and await self._may_use(request, name, present):
+            text = f"Container image {quoted} already present on machine"
+            if self._records.enabled:
+                text += " and can be accessed by the pod"
+            self._record_event(request, NORMAL, "Pulled", text)
+            return present
+        if policy == "Never":  # the same error hides from the pod that the node has the image
             message = f"Container image {quoted} is not present with pull policy of Never"
             raise self._failure(request, "ErrImageNeverPull", "ErrImageNeverPull", message)
         return await self._pull_with_backoff(request, name, sandbox)
 
+    async def _may_use(self, request: _ImageRequest, name: str, present: Image) -> bool:
+        """Whether the pod may use the image of the node without a pull that proves it."""
+        records, image = self._records, request.image
+        if not records.needs_verification(image, present.id):
+            return True
+        if records.can_be_used_by_all(image, present.id):
+            return True
+        try:
+            offered = await self._credentials(request.pod, name)
+        except _PullFailure as problem:
+            raise ContainerFailure(str(problem), str(problem)) from problem
+        return records.accepts(image, present.id, offered)
+
     async def _pull_with_backoff(
         self, request: _ImageRequest, name: str, sandbox: SandboxConfig | None
     ) -> Image:
+        try:
+            self._records.pull_begins(request.image)
+        except OSError as problem:
+            message = (
+                f"Failed to record image pull intent for container image "
+                f"{go_quote(request.image)}: failed to record image pull intent: {problem}"
+            )
+            raise ContainerFailure(str(problem), message) from problem
+        try:
+            found, used = await self._pull_counted(request, name, sandbox)
+        except ContainerFailure:
+            self._records.pull_failed(request.image)
+            raise
+        self._records.pull_succeeded(request.image, found.id, used)
+        return found
+
+    async def _pull_counted(
+        self, request: _ImageRequest, name: str, sandbox: SandboxConfig | None
+    ) -> tuple[Image, TrackedAuth | None]:
         clock, pod = self._env.clock, request.pod
         start = clock.monotonic()
         quoted = go_quote(request.image)
@@ -132,11 +190,11 @@ class ImageManager:
         begun = start
         try:
             if self._turn is None:
-                reference = await self._pull(pod, name, sandbox)
+                pulled = await self._pull(pod, name, sandbox)
             else:
                 async with self._turn:
                     begun = clock.monotonic()
-                    reference = await self._pull(pod, name, sandbox)
+                    pulled = await self._pull(pod, name, sandbox)
         except _PullFailure as problem:
             self._record_event(
                 request, WARNING, "Failed", f"Failed to pull image {quoted}: {problem}"
@@ -147,34 +205,37 @@ class ImageManager:
                 self._pull_errors[key] = f"ErrImagePull: {problem}"
             raise ContainerFailure("ErrImagePull", str(problem)) from problem
         found = (
-            self._env.runtime.image(reference)
+            self._env.runtime.image(pulled.reference)
             or self._env.runtime.image(name)
-            or Image(reference, (), (), 0)
+            or Image(pulled.reference, (), (), 0)
         )
         now = clock.monotonic()
         text = self._texts.image_pulled(request.image, now - begun, now - start, found.size)
         self._record_event(request, NORMAL, "Pulled", text)
         self._backoff.collect(now)
         self._pull_errors = {k: v for k, v in self._pull_errors.items() if self._backoff.get(k)}
-        return found
+        return found, pulled.used
 
     def retry_after(self, pod: Object, container: Object) -> float:
         """Seconds until a pull of the container's image is retried; 0 for immediately."""
         key = f"{pod['metadata']['uid']}_{container.get('image') or ''}"
         return self._backoff.left(key, self._env.clock.monotonic())
 
-    async def _pull(self, pod: Object, name: str, sandbox: SandboxConfig | None) -> str:
+    async def _pull(self, pod: Object, name: str, sandbox: SandboxConfig | None) -> _PulledImage:
         await self._wait_for_token()
         texts: list[str] = []
-        for auth in await self._credentials(pod, name):
+        # Without credentials, the pull is anonymous.
+        for used in await self._credentials(pod, name) or (None,):
             try:
-                reference = await self._env.runtime.pull_image(name, auth, sandbox)
+                reference = await self._env.runtime.pull_image(
+                    name, used.auth if used is not None else None, sandbox
+                )
             except RuntimeFailure as problem:
                 if str(problem) not in texts:
                     texts.append(str(problem))
             else:
                 if reference:
-                    return reference
+                    return _PulledImage(reference, used)
                 texts.append(f"imageRef of image {go_quote(name)} is not set")
         raise _PullFailure(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
@@ -184,18 +245,14 @@ class ImageManager:
             wait = self._bucket.wait()
             if self._turn is None or wait > _FASTEST_PULL:
                 raise _PullFailure(_QPS_EXCEEDED)
-            await self._env.clock.sleep(
-                wait + _CLOCK_RESOLUTION
-            )  # event loop timers may fire early by this much
+            # event loop timers may fire early by this much
+            await self._env.clock.sleep(wait + _CLOCK_RESOLUTION)
 
-    async def _credentials(self, pod: Object, name: str) -> Sequence[AuthConfig | None]:
-        """The credentials to try in turn; `None` is an anonymous pull."""
-        references = pod["spec"].get("imagePullSecrets")
-        if not references:
-            return (None,)
+    async def _credentials(self, pod: Object, name: str) -> Sequence[TrackedAuth]:
+        """The credentials to try in turn. Raises _PullFailure."""
         secrets = []
         meta = pod["metadata"]
-        for reference in references:
+        for reference in pod["spec"].get("imagePullSecrets") or ():
             try:
                 secrets.append(
                     await self._env.client.get(
@@ -210,12 +267,12 @@ class ImageManager:
                     meta["name"],
                     problem,
                 )
+        repository = imagenames.parse(name).repository
         try:
-            return credentials.lookup_credentials(secrets, imagenames.parse(name).repository) or (
-                None,
-            )
+            found = credentials.lookup_credentials(secrets, repository)
         except CredentialError as problem:
             raise _PullFailure(str(problem)) from problem
+        return [*found, *await self._providers.lookup(pod, repository)]
 
     def _failure(
         self, request: _ImageRequest, event: str, reason: str, message: str

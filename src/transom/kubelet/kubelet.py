@@ -38,6 +38,7 @@ from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.plugins.handler import PluginHandler
 from transom.kubelet.plugins.manager import PluginManager
 from transom.kubelet.prober import ProbeManager
+from transom.kubelet.pull_records import PullRecords
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.server.server import KubeletServer, TlsContext
 from transom.kubelet.serving_certificate import ServingCertificateManager
@@ -87,7 +88,9 @@ class Kubelet:
         drivers = CsiDriverRegistry()
         volumes = VolumeManager(env, objects, drivers, self.agent.changed)
         self.agent.set_volumes_in_use(volumes.in_use)
-        containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env)
+        pulls = PullRecords(env)
+        pulls.recover()
+        containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env, pulls)
         evictions = EvictionManager(
             env,
             self._active_pods,
@@ -117,7 +120,7 @@ class Kubelet:
         )
         self.core = KubeletCore(
             env,
-            images=ImageManager(env),
+            images=ImageManager(env, pulls),
             builder=ContainerBuilder(env, volumes, objects, self._containers.adjust, self._claims),
             hooks=HookRunner(env),
             volumes=volumes,

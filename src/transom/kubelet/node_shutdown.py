@@ -11,10 +11,11 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from transom.client.events import NORMAL
 from transom.kit.durations import format_duration
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import PodRejection

@@ -11,14 +11,14 @@ from transom.http import goerrors
 from transom.kit.clock import rfc3339
 from transom.kit.goquote import go_quote
 from transom.kubelet import apparmor
-from transom.kubelet.config import DEFAULT_EVICTION_LINUX, KubeletConfig
+from transom.kubelet.config import DEFAULT_EVICTION_LINUX, IDS_PER_POD, KubeletConfig
 from transom.kubelet.features import has_memory_manager
 from transom.kubelet.os_linux_disks import LinuxDisks
 from transom.kubelet.os_linux_pods import LinuxPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
-from transom.machinery.releases.kubelet import kubelet_has
+from transom.machinery.releases.kubelet import kubelet_has, linux_pause_image
 from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 
@@ -35,6 +35,7 @@ SIGNALS: Final = (
 # A machine without reserved huge pages still reports the sizes its processor supports.
 _HUGE_PAGES: Final[Mapping[str, str]] = {"hugepages-1Gi": "0", "hugepages-2Mi": "0"}
 _MAX_PID: Final = 32768
+_MOST_IDS: Final = (1 << 32) - 1
 _SYSTEM_PROCESSES: Final = 150  # of a machine without pods
 
 
@@ -50,7 +51,15 @@ class LinuxRules(LinuxPods, LinuxDisks):
         return config
 
     def check_config(self, config: KubeletConfig) -> list[str]:
-        return []
+        ids = config.user_namespace_ids
+        if ids is None:
+            return []
+        begin = "invalid configuration: userNamespaces.idsPerPod must"
+        if ids < IDS_PER_POD:
+            return [f"{begin} not be less than {IDS_PER_POD}"]
+        if ids % IDS_PER_POD:
+            return [f"{begin} be a multiple of {IDS_PER_POD}"]
+        return [f"{begin} not be more than {_MOST_IDS}"] if ids > _MOST_IDS else []
 
     def refuses_overcommitment(self) -> bool:
         return True
@@ -110,8 +119,11 @@ class LinuxRules(LinuxPods, LinuxDisks):
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         return ""
 
-    def default_pause_image(self) -> str:
-        return "k8s.gcr.io/pause:3.2"
+    def reports_swap(self) -> bool:
+        return True
+
+    def default_pause_image(self, release: tuple[int, int]) -> str:
+        return linux_pause_image(Release(*release))
 
     # Statistics and eviction
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol, cast
 
 from transom.kit.goquote import go_quote
-from transom.kubelet.apparmor import apparmor_profile
+from transom.kubelet.apparmor import container_apparmor_profile
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.hostpath import prepare_host_path
@@ -140,7 +140,7 @@ class LinuxPods:
             seccomp=_seccomp(
                 pod, container, annotations, posixpath.join(config.root_dir, "seccomp")
             ),
-            apparmor=apparmor_profile(pod, container),
+            apparmor=container_apparmor_profile(pod, container),
             masked_paths=() if unmasked else MASKED,
             read_only_paths=() if unmasked else READ_ONLY,
             pid_namespace="node"

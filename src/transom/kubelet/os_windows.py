@@ -17,6 +17,8 @@ from transom.kubelet.os_windows_disks import WindowsDisks
 from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has, linux_pause_image
 from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 from transom.windows.limits import LIMITS
@@ -61,11 +63,19 @@ class WindowsRules(WindowsPods, WindowsDisks):
 
     def check_config(self, config: KubeletConfig) -> list[str]:
         wrong = []
-        if config.cgroups_per_qos:
-            wrong.append(LIMITS["WIN-NODE-002"].message.format(value="true"))
-        if config.enforce_node_allocatable:
-            value = f"[{' '.join(config.enforce_node_allocatable)}]"
-            wrong.append(LIMITS["WIN-NODE-001"].message.format(value=value))
+        release = Release(*config.release)
+        if not kubelet_has(release, "CgroupsIgnoredOnWindows"):
+            if config.cgroups_per_qos:
+                wrong.append(LIMITS["WIN-NODE-002"].message.format(value="true"))
+            if config.enforce_node_allocatable:
+                value = f"[{' '.join(config.enforce_node_allocatable)}]"
+                wrong.append(LIMITS["WIN-NODE-001"].message.format(value=value))
+        for field, given in (
+            ("singleProcessOOMKill", config.single_process_oom_kill),
+            ("userNamespaces", config.user_namespace_ids),
+        ):
+            if given is not None:
+                wrong.append(f"invalid configuration: {field} is not supported on Windows")
         asked = config.windows_priorityclass
         if asked not in PRIORITY_CLASSES:
             wrong.append(LIMITS["WIN-NODE-005"].message.format(value=asked))
@@ -136,9 +146,13 @@ class WindowsRules(WindowsPods, WindowsDisks):
         limit = LIMITS["WIN-NODE-006"]
         return limit.message if record_holds(limit, NodeTarget(release)) else ""
 
-    def default_pause_image(self) -> str:
-        # A Linux-only image: a Windows kubelet needs another one in --pod-infra-container-image.
-        return "k8s.gcr.io/pause:3.2"
+    def reports_swap(self) -> bool:
+        return False
+
+    def default_pause_image(self, release: tuple[int, int]) -> str:
+        # At first for Linux only: a Windows kubelet needs another one in
+        # --pod-infra-container-image.
+        return linux_pause_image(Release(*release))
 
     # Statistics and eviction
 

@@ -85,9 +85,8 @@ class WindowsDisks:
         raise _STORAGE_ERRORS[request.kind](request)
 
     def mount_export(self, files: Files, content: DiskContent, target: str, now: float) -> None:
-        raise VolumeFailure(
-            f"mkdir {target}: not supported by windows"
-        )  # check_storage has failed already
+        # check_storage has failed already
+        raise VolumeFailure(f"mkdir {target}: not supported by windows")
 
     def mount_smb(
         self,

@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import logging
 import ntpath
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure, VolumeFailure
 from transom.kubelet.hostpath import prepare_host_path
@@ -68,7 +68,7 @@ _NO_HYPERV = LIMITS["WIN-OS-012"]
 _ISOLATION = "experimental.windows.kubernetes.io/isolation-type"
 _GMSA_CONTAINER = ".container.alpha.windows.kubernetes.io/gmsa-credential-spec"
 _GMSA_POD = "pod.alpha.windows.kubernetes.io/gmsa-credential-spec"
-_ABSOLUTE = re.compile(r"[A-Za-z]:[\\/]")
+_ABSOLUTE = lazy_pattern(r"[A-Za-z]:[\\/]")
 _ERRORS: Final = {
     errno.ENOENT: "The system cannot find the file specified.",
     errno.ENOTDIR: "The system cannot find the path specified.",
@@ -310,18 +310,17 @@ def is_hyperv(pod: Object, config: KubeletConfig) -> bool:
     """Hyper-V isolation by annotation: the experiment of 1.10, which the documentation of 1.17 and
     later no longer offers.
     """
-    return config.release <= _HYPERV_UNTIL and _asks_for_hyperv(pod, config)
+    has_gate = bool(config.feature_gates.get("HyperVContainer"))
+    return config.release <= _HYPERV_UNTIL and has_gate and _asks_for_hyperv(pod)
 
 
-def _asks_for_hyperv(pod: Object, config: KubeletConfig) -> bool:
-    if not config.feature_gates.get("HyperVContainer"):
-        return False
+def _asks_for_hyperv(pod: Object) -> bool:
     return (pod["metadata"].get("annotations") or {}).get(_ISOLATION) == "hyperv"
 
 
 def check_isolation(pod: Object, config: KubeletConfig) -> None:
     """Raises ContainerFailure for a pod whose isolation the release does not support."""
-    if not _asks_for_hyperv(pod, config):
+    if not _asks_for_hyperv(pod):
         return
     target = NodeTarget(
         config.release, features=frozenset(name for name, on in config.feature_gates.items() if on)

@@ -74,7 +74,8 @@ class OsRules(Protocol):
     def memory_policy_problem(self, policy: str, release: tuple[int, int]) -> str:
         """Why the memory manager does not have this policy, other than None; empty if it has."""
 
-    def default_pause_image(self) -> str: ...
+    def reports_swap(self) -> bool: ...
+    def default_pause_image(self, release: tuple[int, int]) -> str: ...
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         """Why a kubelet of this release cannot forward ports; empty when it can."""
 

@@ -8,8 +8,9 @@ static source) has it, read-only.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.failures import PodRejection
 from transom.machinery.objects import Object
 from transom.runtime.api import ContainerConfig, Image, LinuxResources, Sandbox, SandboxConfig
@@ -124,7 +125,7 @@ class NoStartCounter:
         return
 
 
-class DynamicResources(Protocol):
+class ClaimDevices(Protocol):
     """The devices of resource claims."""
 
     async def prepare(self, pod: Object) -> None:

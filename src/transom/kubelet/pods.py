@@ -15,7 +15,7 @@ from transom.client.resources import PODS
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.labels import is_mirror, is_static
 from transom.kubelet.parts import PodSource, PodUpdates
-from transom.kubelet.podstate import TERMINAL, is_deleted, not_running, uid_of
+from transom.kubelet.podstate import TERMINAL, is_deleted, nothing_runs, uid_of
 from transom.machinery.objects import Object
 
 Name = tuple[str, str]
@@ -116,7 +116,7 @@ class Pods:
     def terminated(self, pod: Object) -> bool:
         """Whether it has ended, or is being deleted and nothing of it runs."""
         status = self.reported_status(pod)
-        return status.get("phase") in TERMINAL or (is_deleted(pod) and not_running(status))
+        return status.get("phase") in TERMINAL or (is_deleted(pod) and nothing_runs(status))
 
     def _newest(self, pod: Object) -> Object:
         status = self._status(uid_of(pod))

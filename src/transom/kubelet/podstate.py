@@ -5,8 +5,9 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 from transom.runtime.api import Container, ContainerRuntime, Sandbox
 
@@ -103,7 +104,7 @@ def _find(pod: Object, name: str) -> tuple[Object, str] | None:
     return None
 
 
-def not_running(status: Object) -> bool:
+def nothing_runs(status: Object) -> bool:
     """Whether no container of the status runs (or may run)."""
     for entry in status.get("containerStatuses") or ():
         state = entry.get("state") or {}

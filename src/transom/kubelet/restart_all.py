@@ -4,8 +4,7 @@ is stopped and removed, and the pod starts again from its first init container i
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.podstate import PodState
 from transom.machinery.objects import Object
 from transom.machinery.podutil import matching_restart_rule, visit_containers

@@ -120,9 +120,8 @@ def root_problem(context: Mapping[str, Any], image: Image) -> str:
         return "container's runAsUser breaks non-root policy" if user == 0 else ""
     if image.user_unknown:
         return ""
-    if image.uid == 0 or (
-        image.uid is None and not image.username
-    ):  # an image without a user means root
+    # an image without a user means root
+    if image.uid == 0 or (image.uid is None and not image.username):
         return "container has runAsNonRoot and image will run as root"
     if image.uid is None and image.username:
         return (

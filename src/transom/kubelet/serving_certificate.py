@@ -16,10 +16,11 @@ import ssl
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.client.resources import CERTIFICATE_SIGNING_REQUESTS
 from transom.kit import pki
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.machinery.certificates import KUBELET_SERVING_SIGNER
 from transom.machinery.errors import ApiError

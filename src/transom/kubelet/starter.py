@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
 from transom.kit.durations import format_duration
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.actions import PodActions
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import link_log
@@ -23,8 +23,8 @@ from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ClaimFailure, ContainerFailure
 from transom.kubelet.labels import container_hash
 from transom.kubelet.parts import (
+    ClaimDevices,
     ContainerConfigSource,
-    DynamicResources,
     HookFailure,
     Hooks,
     ImagePuller,
@@ -63,7 +63,7 @@ class ContainerStarter:
         builder: ContainerConfigSource,
         hooks: Hooks,
         terminator: Terminator,
-        claims: DynamicResources,
+        claims: ClaimDevices,
         counter: StartCounter,
     ) -> None:
         self._env = env

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +22,7 @@ from transom.client.events import WARNING
 from transom.client.resources import PODS
 from transom.kit.clock import rfc3339_micro
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.labels import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE
 from transom.kubelet.parts import PodUpdates
@@ -41,7 +41,7 @@ _LOOK_EVERY = 1.0
 _LONGEST = 10 << 20
 _MOST, _MOST_BYTES = 512, 32 << 20  # of a directory; a pod with a hostPath may write more
 _SHORT = 16 << 10  # longer manifests would block the event loop for too long
-_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_UID = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _POD = GVK("", "v1", "Pod")
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 _PER_POD = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
@@ -94,9 +94,8 @@ class RealFolder:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._known: dict[
-            str, tuple[tuple[int, int], bytes]
-        ] = {}  # by the file's metadata when it was read
+        # by the file's metadata when it was read
+        self._known: dict[str, tuple[tuple[int, int], bytes]] = {}
 
     def read(self) -> Mapping[str, bytes]:
         try:
@@ -154,9 +153,9 @@ class StaticPods:
         try:
             node = self._env.config.node_name
             if len(data) <= _SHORT:
-                pod = read_manifest(data, path, node)
+                pod = read_static_pod(data, path, node)
             else:
-                pod = await asyncio.to_thread(read_manifest, data, path, node)
+                pod = await asyncio.to_thread(read_static_pod, data, path, node)
         except BadManifest as problem:
             log.warning("Can't process manifest file %s: %s", path, problem)
             return data, None
@@ -181,7 +180,7 @@ class StaticPods:
         return list(names.values())
 
 
-def read_manifest(data: bytes, path: str, node_name: str) -> Object:
+def read_static_pod(data: bytes, path: str, node_name: str) -> Object:
     """The pod of a JSON or YAML manifest, with its name, uid and namespace. Raises BadManifest."""
     if len(data) > _LONGEST:
         raise BadManifest(f"{path}: the file is too long")

@@ -8,9 +8,10 @@ before (`status_manager`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import conditions as condition_rules
 from transom.kubelet import restart_all
 from transom.kubelet.actions import has_regular_container, should_restart
@@ -78,7 +79,7 @@ def generate_pod_status(
     containers = out["containerStatuses"]
     inits = out.get("initContainerStatuses", [])
     _probe(pod, containers, inits, around)  # the phase depends on sidecars that have started
-    phase = condition_rules.pod_phase(
+    phase = condition_rules.compute_pod_phase(
         pod,
         [*containers, *inits],
         features,

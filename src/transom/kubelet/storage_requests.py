@@ -4,8 +4,7 @@ one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.failures import VolumeFailure
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import parse_rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import actions, podstate, status
 from transom.kubelet.allocation import AllocationManager, ResizeFailure
 from transom.kubelet.base import KubeletContext
@@ -22,7 +22,7 @@ from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
 from transom.kubelet.node.features import runtime_reports_features
 from transom.kubelet.node.status import network_problem
-from transom.kubelet.parts import DynamicResources, Mirrors, PodAdmitHandler, Prober, Volumes
+from transom.kubelet.parts import ClaimDevices, Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, PodState, format_pod, is_deleted, is_host_network
 from transom.kubelet.refs import pod_ref
@@ -49,7 +49,7 @@ class PodSyncParts(NamedTuple):
     prober: Prober
     mirrors: Mirrors
     allocation: AllocationManager
-    claims: DynamicResources
+    claims: ClaimDevices
 
 
 class PodSync:

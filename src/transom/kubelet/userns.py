@@ -10,6 +10,7 @@ from typing import Final
 
 from transom.kubelet import paths
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.config import IDS_PER_POD
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.node.features import runtime_reports_features
 from transom.machinery.objects import Object
@@ -19,7 +20,6 @@ from transom.machines.api import Files
 from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.runtime.api import IdRange
 
-IDS_PER_POD: Final = 65536
 _FILE: Final = "userns"
 _GATE: Final = "UserNamespacesSupport"
 _UNSUPPORTED: Final = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
@@ -37,32 +37,33 @@ def pod_user_namespace(env: KubeletContext, pod: Object) -> IdRange | None:
         raise ContainerFailure("CreatePodSandboxError", _UNSUPPORTED)
     files = env.host.files
     path = f"{paths.pod_dir(env, pod['metadata']['uid'])}/{_FILE}"
-    known = _read_range(files, path)
+    length = env.config.user_namespace_ids or IDS_PER_POD
+    known = _read_range(files, path, length)
     if known is not None:
         return known
-    taken = _taken_ranges(env)
+    taken = _taken_ranges(env, length)
     # The first range has the ids of the node itself.
     slots = range(1, env.config.max_pods + 1)
-    slot = next((n for n in slots if n * IDS_PER_POD not in taken), None)
+    slot = next((n for n in slots if n * length not in taken), None)
     if slot is None:
         raise ContainerFailure(
             "CreatePodSandboxError", "could not find an empty slot to allocate a user namespace"
         )
-    found = IdRange(slot * IDS_PER_POD, IDS_PER_POD)
+    found = IdRange(slot * length, length)
     mapping = [{"hostId": found.first, "containerId": 0, "length": found.length}]
     files.mkdir(paths.pod_dir(env, pod["metadata"]["uid"]), 0o750)
     files.write(path, json.dumps({"uidMappings": mapping, "gidMappings": mapping}).encode(), 0o600)
     return found
 
 
-def _taken_ranges(env: KubeletContext) -> set[int]:
+def _taken_ranges(env: KubeletContext, length: int) -> set[int]:
     files, top = env.host.files, paths.pods_dir(env)
     names = list_small_directory(files, top) if files.exists(top) else ()
-    found = (_read_range(files, f"{top}/{uid}/{_FILE}") for uid in names)
+    found = (_read_range(files, f"{top}/{uid}/{_FILE}", length) for uid in names)
     return {one.first for one in found if one is not None}
 
 
-def _read_range(files: Files, path: str) -> IdRange | None:
+def _read_range(files: Files, path: str, expected: int) -> IdRange | None:
     """None if there is no such file, or if its contents are not what the kubelet writes: a pod with
     a hostPath volume can change it.
     """
@@ -71,6 +72,6 @@ def _read_range(files: Files, path: str) -> IdRange | None:
         first, length = mapping["hostId"], mapping["length"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    if not isinstance(first, int) or length != IDS_PER_POD:
+    if not isinstance(first, int) or length != expected:
         return None
-    return IdRange(first, length) if first > 0 and first % IDS_PER_POD == 0 else None
+    return IdRange(first, length) if first > 0 and first % expected == 0 else None

@@ -12,10 +12,11 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from transom.client.backoff import KeyedBackoff
 from transom.kit.clock import Clock, Timer
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.podstate import is_deleted
 from transom.kubelet.status import WaitingReason
 from transom.machinery.objects import Object

@@ -13,7 +13,7 @@ fail-on: warning
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Final, get_args
 
 import yaml
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.findings import SEVERITIES, LintFinding
 from transom.lint.ignores import matches_patterns
 from transom.lint.rules import OWN
@@ -56,9 +57,8 @@ class LintConfig:
     target: TargetConfig = TargetConfig()
     paths: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    ignore: tuple[
-        tuple[tuple[str, ...], tuple[str, ...]], ...
-    ] = ()  # ids, and the paths they apply to (none: everywhere)
+    # ids, and the paths they apply to (none: everywhere)
+    ignore: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     severities: dict[str, Severity] = field(default_factory=dict)
     fail_on: str = ""
     path: Path | None = None

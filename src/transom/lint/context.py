@@ -7,10 +7,10 @@ to each other: two examples in a repository may use the same label.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.objects import ManifestObject, pod_templates
 from transom.lint.tree import Steps
 from transom.windows.podchecks import host_process

@@ -5,9 +5,10 @@ findings that the user ignores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.config import LintConfig
 from transom.lint.context import LintContext
 from transom.lint.evaluate import evaluate_rules

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.objects import ManifestObject
 from transom.lint.sources import ManifestSource
 from transom.lint.tree import Steps, TextSpan, locate_path

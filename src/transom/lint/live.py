@@ -7,11 +7,12 @@ template.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from transom.client.api import ApiClient, is_not_found
 from transom.client.resources import GroupVersionResource
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.objects import ManifestObject, objects_of_cluster
 from transom.lint.sources import ManifestSource
 from transom.lint.text import SourceText

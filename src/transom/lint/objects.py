@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.sources import ManifestSource
 from transom.lint.tree import BrokenDocument, Steps, YamlDocument, parse_documents
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.text import SourceText
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")

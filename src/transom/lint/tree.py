@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import yaml
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.text import SourceText
 from transom.machinery import goyaml
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.config import LintConfig
 from transom.lint.engine import lint_sources
 from transom.lint.findings import LintFinding, span_of

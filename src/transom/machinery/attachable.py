@@ -8,8 +8,9 @@ The attach/detach controller and the kubelet must agree on these names: both use
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 Source = Mapping[str, Any]

@@ -5,12 +5,13 @@ of it, with compiled expressions. Authenticates nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from transom.kit.jwk import SIGNING_ALGORITHMS
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.apiserver_config import ConfigurationError, decode_configuration
 from transom.machinery.cel.identity import IdentityExpression, compile_identity
 from transom.machinery.field import (

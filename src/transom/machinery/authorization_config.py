@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from transom.kit.durations import format_duration, parse_duration
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.apiserver_config import ConfigurationError, decode_configuration
 from transom.machinery.cel.identity import IdentityExpression, compile_identity
 from transom.machinery.field import (

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from cryptography import x509

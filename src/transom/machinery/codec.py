@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
 from transom.kit.caching import text_cache
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import gojson, schema, scheme
 from transom.machinery import normalise as roundtrip
 from transom.machinery.errors import ApiError

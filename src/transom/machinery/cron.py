@@ -50,9 +50,8 @@ def _next(fields: Fields, t: datetime, zone: tzinfo) -> datetime | None:
             continue
         by_month, by_week = t.day in day.values, t.isoweekday() % 7 in weekday.values
         if not (by_month and by_week if day.star or weekday.star else by_month or by_week):
-            t = datetime(t.year, t.month, t.day, tzinfo=zone) + timedelta(
-                days=1
-            )  # by the calendar, not by 24 hours
+            # by the calendar, not by 24 hours
+            t = datetime(t.year, t.month, t.day, tzinfo=zone) + timedelta(days=1)
             continue
         if t.hour not in hour.values:
             t = _later(t.replace(minute=0), _HOUR, zone)

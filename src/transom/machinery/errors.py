@@ -7,9 +7,10 @@ defined in one place. This module does not depend on HTTP, except for the status
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.field import OMITTED, FieldError, aggregate_text
 from transom.machinery.objects import TooDeep
 

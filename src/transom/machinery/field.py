@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 
 # type -> (text, machine reason)
 _TYPES = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import Behaviour, has_behaviour

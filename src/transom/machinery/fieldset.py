@@ -162,9 +162,34 @@ def set_paths(fields: FieldSet) -> Iterator[Path]:
             yield (key, *path)
 
 
+def in_order(fields: FieldSet) -> FieldSet:
+    """The set with the elements of each level in Kubernetes' order, in which it serialises them:
+    clients compare the bytes that they get in protobuf.
+    """
+    out: FieldSet | None = None
+    for key, below in fields.items():
+        if below:
+            sorted_below = in_order(below)
+            if sorted_below is not below:
+                if out is None:
+                    out = dict(fields)
+                out[key] = sorted_below
+    if out is None:
+        out = fields
+    keys = list(out)
+    if len(keys) < 2:
+        return out
+    names = sorted(keys)
+    if names[-1] >= "g":  # not only fields
+        names = sorted(keys, key=_order)
+    return out if names == keys else {key: out[key] for key in names}
+
+
 def _order(element: str) -> tuple[int, Any]:
-    """Named fields, then elements by key, by value, by index."""
+    """The node itself, named fields, then elements by key, by value, by index."""
     kind, text = element[0], element[2:]
+    if kind == ".":
+        return -1, ""
     if kind == "f":
         return 0, text
     if kind == "k":

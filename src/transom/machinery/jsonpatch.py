@@ -8,18 +8,18 @@ container is copied when it is first written to.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.errors import ApiError
 
 MAX_OPERATIONS = 10000
 MAX_COPY_BYTES = 3 * 1024 * 1024
 
-_INDEX = re.compile(r"[+-]?[0-9]{1,18}")
+_INDEX = lazy_pattern(r"[+-]?[0-9]{1,18}")
 
 
 class DoesNotApply(Exception):

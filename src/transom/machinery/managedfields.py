@@ -9,14 +9,16 @@ Does not depend on requests: callers pass manager names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import schema
 from transom.machinery.fieldset import (
     MEMBER,
     FieldSet,
     InvalidFields,
     from_fields_v1,
+    in_order,
     set_difference,
     set_union,
 )
@@ -454,7 +456,7 @@ def _entry(who: ManagerIdentity, fields: FieldSet, api_version: str, time: str |
     if time is not None:
         entry["time"] = time
     entry["fieldsType"] = "FieldsV1"
-    entry["fieldsV1"] = fields
+    entry["fieldsV1"] = in_order(fields)
     if who.subresource:
         entry["subresource"] = who.subresource
     return entry

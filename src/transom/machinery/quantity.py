@@ -13,6 +13,7 @@ import re
 from typing import Final
 
 from transom.kit.caching import text_cache
+from transom.kit.lazy import lazy_pattern
 
 DECIMAL_SI: Final = "DecimalSI"
 BINARY_SI: Final = "BinarySI"
@@ -37,10 +38,10 @@ _FAR_APART = 10_000
 
 # More permissive than the documented expression, exactly as Kubernetes' scanner is: `m`, `.`, `+`
 # read as zero.
-_SCAN = re.compile(
+_SCAN = lazy_pattern(
     r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?+[0-9]*+)\Z", re.ASCII
 )
-_ONLY_ZEROS = re.compile(r"[+-]?0*+\Z", re.ASCII)
+_ONLY_ZEROS = lazy_pattern(r"[+-]?0*+\Z", re.ASCII)
 
 DECIMAL_SUFFIXES = {
     "n": -9,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 from transom.kit.caching import text_cache
 from transom.kit.clock import parse_rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import podutil
 from transom.machinery.objects import Object
 from transom.machinery.quantity import ZERO, Quantity, parse_quantity

@@ -275,9 +275,8 @@ class _Coverage:
         ] or [("", self._nameless)]
         of_verbs, of_names = {mask for _, mask in verbs}, {mask for _, mask in names}
         steps = 0
-        lacking: dict[
-            int, set[int]
-        ] = {}  # class of groups -> classes of resources of which something is missing
+        # class of groups -> classes of resources of which something is missing
+        lacking: dict[int, set[int]] = {}
         for of_group in {mask for _, mask in groups}:
             for of_resource in {mask for _, mask in resources}:
                 both = of_group & of_resource

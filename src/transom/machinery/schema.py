@@ -9,12 +9,14 @@ once and builds `SchemaType` objects on first use. This module handles types, no
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import TABLES_SINCE, Release, in_range
 from transom.machinery.releases.features import FeatureSet
@@ -142,7 +144,7 @@ class SchemaField:
         return value.type if value.ref else None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SchemaType:
     id: str  # "core/v1.PodSpec"
     name: str  # "v1.PodSpec", as error texts print it

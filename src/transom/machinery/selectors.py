@@ -8,19 +8,23 @@ compile to the same form. This module does not depend on the store or on request
 from __future__ import annotations
 
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit.caching import text_cache
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.gofmt import go_syntax
 from transom.machinery.validation.names import is_label_value, is_qualified_name
 
 Object = Mapping[str, Any]
 _OWNERS = 256  # whose selectors are kept
+_MANY = 500  # requirements and values that take about a millisecond to compile
 
 
 class SelectorError(ValueError):
@@ -43,7 +47,7 @@ _SYMBOLS = {GREATER: ">", LESS: "<"}
 _OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": DOES_NOT_EXIST}
 # Of node selectors, by the name in an object.
 NODE_SELECTOR_OPERATORS = {**_OBJECT_OPERATORS, "Gt": GREATER, "Lt": LESS}
-_INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+_INTEGER = lazy_pattern(r"[+-]?[0-9]+\Z", re.ASCII)
 _INT64 = 1 << 63
 
 
@@ -321,22 +325,33 @@ def from_object(selector: Object | None) -> LabelSelector:
     return LabelSelector(found) if found else _EVERYTHING
 
 
+def takes_long_to_compile(selector: Object | None) -> bool:
+    """Whether it takes more than about a millisecond to compile a `LabelSelector` object."""
+    if not selector:
+        return False
+    expressions = selector.get("matchExpressions") or ()
+    count = len(selector.get("matchLabels") or ()) + len(expressions)
+    return count > _MANY or any(len(e.get("values") or ()) > _MANY for e in expressions)
+
+
 _owner_selectors: OrderedDict[str, tuple[Object | None, LabelSelector]] = OrderedDict()
+_owners_lock = threading.Lock()
 
 
 def owner_selector(owner: Object) -> LabelSelector:
     """The selector of a workload; raises SelectorError. A selector with thousands of requirements
-    takes long to build, and is asked for several times.
+    takes long to build, and is asked for several times. Any thread may call this.
     """
     selector, uid = (owner.get("spec") or {}).get("selector"), owner["metadata"].get("uid", "")
     known = _owner_selectors.get(uid)
     if known is not None and known[0] == selector:
         return known[1]
     built = from_object(selector)
-    _owner_selectors[uid] = selector, built
-    _owner_selectors.move_to_end(uid)
-    if len(_owner_selectors) > _OWNERS:
-        _owner_selectors.popitem(last=False)
+    with _owners_lock:
+        _owner_selectors[uid] = selector, built
+        _owner_selectors.move_to_end(uid)
+        if len(_owner_selectors) > _OWNERS:
+            _owner_selectors.popitem(last=False)
     return built
 
 
@@ -362,7 +377,7 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
 
 
 # Almost all keys and values match these; only the others need the validator.
-_PLAIN = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
+_PLAIN = lazy_pattern(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 
 
 def _check_key(key: str) -> None:
@@ -399,7 +414,7 @@ def _int64(text: str | None) -> int | None:
     return number if -_INT64 <= number < _INT64 else None
 
 
-_TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n\0]+)|(?:\0|\Z))")
+_TOKEN = lazy_pattern(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n\0]+)|(?:\0|\Z))")
 _END = ("end", "")
 _BINARY = {
     "=": EQUALS,
@@ -414,7 +429,7 @@ _BINARY = {
 
 # One of many requirements in its simplest form, up to the beginning of the next one.
 _WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_SIMPLE = re.compile(
+_SIMPLE = lazy_pattern(
     rf"[ \t]*(?:!({_WORD})|({_WORD})(?:(==?|!=)({_WORD})?|([<>])([0-9]{{1,18}}))?)"
     r"[ \t]*,(?=[ \t]*[!A-Za-z0-9])",
     re.ASCII,

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 
 
 class GenericServerResponse(NamedTuple):

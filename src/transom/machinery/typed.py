@@ -74,9 +74,8 @@ class TypeNode:
         self.list = list  # "", atomic, set or map
         self.map = map  # "", atomic or granular
         self.name = name  # the Go type, for messages
-        self.keys: tuple[
-            tuple[str, Any], ...
-        ] = ()  # of a list of maps: names (sorted) and defaults, None for none
+        # of a list of maps: names (sorted) and defaults, None for none
+        self.keys: tuple[tuple[str, Any], ...] = ()
         self.partial_keys = False  # an element may omit keys, but not all
         self.element: TypeNode | None = None
         self.fields: dict[str, TypeNode] | None = None  # declared fields of a struct

@@ -9,10 +9,26 @@ Failures are `OSError`s with the errno of the same call on a real machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol, Self
+
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 Kind = Literal["file", "directory", "symlink", "socket", "pipe", "char", "block"]
+
+
+class FileTimes(float):
+    """When a file was last written, with the other times of a file where they differ from it."""
+
+    __slots__ = ("accessed", "created")
+    accessed: float
+    created: float
+
+    def __new__(cls, written: float, accessed: float, created: float) -> Self:
+        times = super().__new__(cls, written)
+        times.accessed = accessed
+        times.created = created
+        return times
 
 
 class Stat(NamedTuple):
@@ -21,7 +37,15 @@ class Stat(NamedTuple):
     uid: int
     gid: int
     size: int
-    mtime: float
+    mtime: float  # FileTimes where the other times differ
+
+    @property
+    def accessed(self) -> float:
+        return self.mtime.accessed if isinstance(self.mtime, FileTimes) else self.mtime
+
+    @property
+    def created(self) -> float:
+        return self.mtime.created if isinstance(self.mtime, FileTimes) else self.mtime
 
 
 class Files(Protocol):
@@ -171,6 +195,15 @@ class ContainerFiles(Files, Protocol):
 
     def in_memory(self, path: str) -> bool:
         """Whether it is on a tmpfs."""
+
+    def set_times(
+        self,
+        path: str,
+        written: float | None = None,
+        accessed: float | None = None,
+        created: float | None = None,
+    ) -> None:
+        """None leaves a time unchanged. Linux has no creation time."""
 
     def link(self, existing: str, path: str) -> None:
         """Another name for a file."""

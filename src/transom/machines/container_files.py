@@ -18,9 +18,11 @@ from transom.machines.styles import PathStyle
 
 
 class LayeredFiles(FileTree):
-    """`ContainerFiles` of an in-memory host. `image` is a frozen tree."""
+    """`ContainerFiles` of an in-memory host. `image` is a frozen tree. `virtual_size` is the size
+    of the disk that the layer seems to be, if it is not the host's.
+    """
 
-    __slots__ = ("_host", "_image", "_waiting")
+    __slots__ = ("_host", "_image", "_virtual_size", "_waiting")
 
     def __init__(
         self,
@@ -31,8 +33,10 @@ class LayeredFiles(FileTree):
         now: Callable[[], float],
         *,
         read_only: bool = False,
+        virtual_size: int = 0,
     ) -> None:
         super().__init__(style, image, space, now, read_only=read_only)
+        self._virtual_size = virtual_size
         self._image = image
         self._host = host
         self._waiting: list[tuple[str, AttachedTree]] = []
@@ -52,6 +56,13 @@ class LayeredFiles(FileTree):
         """Mounts a part of another tree (`share`)."""
         self._style.split(path)
         self._waiting.append((path, tree))
+
+    def space(self, path: str) -> tuple[int, int]:
+        own = self._top.volume
+        if not self._virtual_size or self._walk(path).at.volume is not own:
+            return super().space(path)
+        size = self._virtual_size
+        return size, max(0, min(size - own.used, own.space.capacity - own.space.used))
 
     def layer_usage(self) -> tuple[int, int]:
         """Bytes and inodes of the writable layer."""

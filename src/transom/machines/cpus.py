@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
+
+from transom.kit.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from transom.machines.api import Hardware

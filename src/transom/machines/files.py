@@ -11,11 +11,12 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import Answer
 from transom.machines import security
-from transom.machines.api import DiskSpace, Kind, Stat
+from transom.machines.api import DiskSpace, FileTimes, Kind, Stat
 from transom.machines.filesystems import FileSystem
 from transom.machines.inode_tree import (
     DIRECTORY,
@@ -265,7 +266,7 @@ class FileTree(InodeTree):
                 there[kept_key(key)] = kept.node(name, _LINK | 0o777, content, now, owner)
             else:
                 there[kept_key(key)] = kept.node(name, FILE | mode, shared(content), now, owner)  # type: ignore[arg-type]
-        node.mtime = now
+        node.change(now)
 
     def chmod(self, path: str, mode: int) -> None:
         place = self._walk(path)
@@ -285,6 +286,25 @@ class FileTree(InodeTree):
         uid = node.owner >> 32 if uid < 0 else uid
         gid = node.owner & 0xFFFFFFFF if gid < 0 else gid
         node.owner = uid << 32 | gid
+
+    def set_times(
+        self,
+        path: str,
+        written: float | None = None,
+        accessed: float | None = None,
+        created: float | None = None,
+    ) -> None:
+        place = self._walk(path)
+        node = self._changeable(place)
+        if self._style.write_protected(node):
+            raise self._style.error(errno.EACCES, path)
+        place.at.volume.take(0)
+        old = self._style.stat(node)
+        node.mtime = FileTimes(
+            float(old.mtime) if written is None else written,
+            old.accessed if accessed is None else accessed,
+            old.created if created is None else created,
+        )
 
     def give_to_group(self, path: str, group: int, bits: int, directory_bits: int) -> None:
         stat = self.stat(path, follow=False)
@@ -352,7 +372,7 @@ class FileTree(InodeTree):
                         raise self._style.error(errno.EACCES, path)
         directory = self._own_parent(place)
         del self._entries(directory, path)[place.keys[-1]]
-        directory.mtime = self._now()
+        directory.change(self._now())
         yield from self._drop_in_steps(node, place.at.volume)
         if type(node.data) is SocketListener:
             self._sockets_changed()
@@ -384,14 +404,14 @@ class FileTree(InodeTree):
         self._style.check_name(target.name, new)
         directory = self._own_parent(source)
         del self._entries(directory, old)[source.keys[-1]]
-        directory.mtime = self._now()
+        directory.change(self._now())
         if node.called(target.name) != target.name:
             if node.mode & FROZEN:
                 node = self._copy(node, source.at.volume, new, free=False)
             node.rename(target.name)
         directory = self._own_parent(target)
         self._entries(directory, new)[kept_key(target.keys[-1])] = node
-        directory.mtime = self._now()
+        directory.change(self._now())
         target.at.volume.take(0)
         if there is not None and there is not source.node:
             self._drop(there, target.at.volume)

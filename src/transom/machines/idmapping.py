@@ -15,9 +15,8 @@ from typing import Final
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # on every architecture
 _CLONE, _RECURSIVE, _EMPTY_PATH, _MOVE_EMPTY_PATH, _IDMAP = 1, 0x8000, 0x1000, 4, 0x00100000
 _NEW_USER: Final = 0x10000000
-_NEW_OTHERS: Final = (
-    0x00020000 | 0x08000000 | 0x20000000 | 0x40000000
-)  # mount, ipc, pid and network namespaces
+# mount, ipc, pid and network namespaces
+_NEW_OTHERS: Final = 0x00020000 | 0x08000000 | 0x20000000 | 0x40000000
 _PRIVATE: Final = 0x40000 | 0x4000  # MS_PRIVATE | MS_REC
 _UNSUPPORTED: Final = "maybe the filesystem used doesn't support idmap mounts on this kernel?"
 

@@ -249,7 +249,7 @@ class InodeTree:
                 raise self._style.error(errno.ENOSPC, path)
             node = self._own(place, node, free=True)
             node.data = data
-            node.mtime = self._now()
+            node.change(self._now())
 
     def _write_device(self, place: ResolvedPath, blocks: BlockContent, data: bytes | int) -> None:
         assert place.node is not None
@@ -286,7 +286,7 @@ class InodeTree:
             node.data = content
         else:
             node.data = after
-        node.mtime = self._now()
+        node.change(self._now())
 
     def _create(self, place: ResolvedPath, mode: int, data: Data) -> Inode:
         if place.at.read_only:
@@ -313,7 +313,7 @@ class InodeTree:
         if not (free and place.at is self._top) and not place.at.volume.take(style.blocks(data), 1):
             raise style.error(errno.ENOSPC, place.path)
         self._entries(parent, place.path)[kept_key(place.keys[-1])] = node
-        parent.mtime = now
+        parent.change(now)
         return node
 
     def _own_parent(self, place: ResolvedPath, *, free: bool = False) -> Inode:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from transom.kit.rpc import Answer
-from transom.machines.api import Kind
+from transom.machines.api import FileTimes, Kind
 
 # Above the bits of st_mode.
 FROZEN: Final = 1 << 16
@@ -76,6 +76,10 @@ class Inode:
         data = dict(self.data) if type(self.data) is dict else self.data
         return type(self)(self.called(""), self.mode & ~FROZEN, data, self.mtime, self.owner)
 
+    def change(self, now: float) -> None:
+        """Its content changes now."""
+        self.mtime = now
+
     def called(self, key: str) -> str:
         """Its name, given its key in a directory."""
         return key
@@ -103,6 +107,10 @@ class Inode:
         return True
 
 
+def created_at(mtime: float) -> float:
+    return mtime.created if isinstance(mtime, FileTimes) else mtime
+
+
 class NamedInode(Inode):
     """A node in a directory whose keys are not its names, because names are case-insensitive
     there.
@@ -113,6 +121,10 @@ class NamedInode(Inode):
     def __init__(self, name: str, mode: int, data: Data, mtime: float, owner: int = 0) -> None:
         super().__init__(name, mode, data, mtime, owner)
         self.name = sys.intern(name)
+
+    def change(self, now: float) -> None:
+        if now != self.mtime:
+            self.mtime = FileTimes(now, now, created_at(self.mtime))
 
     def called(self, key: str) -> str:
         return self.name
@@ -168,6 +180,9 @@ class HardLink(Inode):
     @mtime.setter
     def mtime(self, mtime: float) -> None:
         self._linked.inode.mtime = mtime
+
+    def change(self, now: float) -> None:
+        self._linked.inode.change(now)
 
     @property
     def owner(self) -> int:

@@ -12,7 +12,7 @@ import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from transom.kit.clock import Clock, Timer
 from transom.machines.api import DiskSpace, Hardware
@@ -167,6 +167,8 @@ class BaseHost(ABC):
         "system",
     )
 
+    layer_size: ClassVar[int] = 0  # of the disk that containers see, 0 for the machine's
+
     style: PathStyle
     inode_size = 0  # bytes of disk per inode; 0: not counted
     system_memory = 0
@@ -290,7 +292,13 @@ class BaseHost(ABC):
     def container_files(self, image: Inode, *, read_only: bool = False) -> LayeredFiles:
         """A new container's files on this machine; `image` is frozen."""
         return LayeredFiles(
-            self.style, image, self.files, self.space, self._write_time, read_only=read_only
+            self.style,
+            image,
+            self.files,
+            self.space,
+            self._write_time,
+            read_only=read_only,
+            virtual_size=self.layer_size,
         )
 
     def disk(self) -> DiskSpace:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from typing import Final, NamedTuple
+from typing import Final
+
+from transom.kit.named_tuple import NamedTuple
 
 READ_ONLY: Final = 0x1
 NO_SUID: Final = 0x2

@@ -6,8 +6,9 @@ encoded in a thread. The format is that of `saving`.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.inodes import FORMAT, Inode
 from transom.machines.saving import (
     DamagedState,

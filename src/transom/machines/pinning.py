@@ -283,9 +283,8 @@ def tree_usage(
     counted.add(found)
     if stat.S_ISDIR(found.st_mode):
         try:
-            fd = os.open(
-                name, _DIRECTORY, dir_fd=directory
-            )  # the top may itself be a mount: a volume in memory
+            # the top may itself be a mount: a volume in memory
+            fd = os.open(name, _DIRECTORY, dir_fd=directory)
         except OSError:
             return counted  # just deleted
         _usage_inside(fd, 0, counted)

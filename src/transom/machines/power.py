@@ -6,9 +6,10 @@ The owner of the machine carries them out; without one they have no effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from transom.kit.clock import Clock, Timer
+from transom.kit.named_tuple import NamedTuple
 
 PowerAction = Literal["restart", "off"]
 

@@ -29,9 +29,8 @@ from transom.machines.styles import NUL, PIPES, POSIX, WINDOWS, PathStyle, windo
 
 _LINKS: Final = 40
 _QUICKLY_COUNTED, _MOST_COUNTERS, _MOST_COUNTED = 2000, 4, 1000
-_LARGEST_FILE: Final = (
-    64 << 20
-)  # for whole reads: containers can create files with a terabyte of zeros
+# for whole reads: containers can create files with a terabyte of zeros
+_LARGEST_FILE: Final = 64 << 20
 _LOOK: Final = pinning.LOOK
 _DEVICES: Final = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9, "kmsg": 11}
 

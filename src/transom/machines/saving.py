@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from transom.kit.lazy import lazy_import
 from transom.machines import security
+from transom.machines.api import FileTimes
 from transom.machines.inodes import (
     FORMAT_MASK,
     FROZEN,
@@ -43,9 +44,8 @@ Document = Any
 
 _IN_A_ROW: Final = 0.005  # seconds of listing before other tasks run
 _MAGIC: Final = b"transom machine 1\n"
-_MODE_BITS: Final = (
-    0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE | JUNCTION
-)  # the other flags above st_mode are not part of a disk
+# the other flags above st_mode are not part of a disk
+_MODE_BITS: Final = 0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE | JUNCTION
 
 
 class DamagedState(ValueError):
@@ -154,7 +154,7 @@ class _Capture:
                     key,
                     node.called(key),
                     node.mode & _MODE_BITS,
-                    node.mtime,
+                    _saved_times(node.mtime),
                     _saved_owner(node),
                     payload,
                 )
@@ -202,7 +202,11 @@ def restore_tree(
             else:
                 _, _, name, mode, mtime, owner, payload = row
                 node = style.node(
-                    name, mode, _data(mode, payload, kept), mtime, _restored_owner(owner)
+                    name,
+                    mode,
+                    _data(mode, payload, kept),
+                    _restored_times(mtime),
+                    _restored_owner(owner),
                 )
             nodes.append(node)
             unders.append(under)
@@ -222,6 +226,17 @@ def _linked(nodes: list[Inode | None], rows: Sequence[Document], number: int) ->
     assert node is not None and above is not None and type(above.data) is dict
     link = nodes[number] = above.data[key] = link_inode(node, key)
     return link
+
+
+def _saved_times(mtime: float) -> Document:
+    """A number if the other times of the file are the same."""
+    if isinstance(mtime, FileTimes):
+        return [float(mtime), mtime.accessed, mtime.created]
+    return mtime
+
+
+def _restored_times(saved: Document) -> float:
+    return saved if isinstance(saved, float | int) else FileTimes(*saved)
 
 
 def _saved_owner(node: Inode) -> Document:

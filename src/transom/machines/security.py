@@ -8,7 +8,9 @@ no input or output.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from transom.kit.named_tuple import NamedTuple
 
 SYSTEM: Final = "S-1-5-18"
 ADMINISTRATORS: Final = "S-1-5-32-544"

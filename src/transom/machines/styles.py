@@ -11,9 +11,10 @@ import errno
 import ntpath
 import os
 import posixpath
-import re
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machines import security
 from transom.machines.api import Stat
 from transom.machines.inodes import FORMAT_MASK, KIND, Data, Inode, NamedInode, content_length
@@ -224,8 +225,8 @@ _DEVICES: Final = frozenset(
 )
 _DEVICE_LETTERS: Final = frozenset("cCpPaAnNlL")
 _RIGHTS: Final = {READ: security.READ_DATA, WRITE: security.WRITE_DATA}
-_FORBIDDEN = re.compile(r'[<>:"|?*\x00-\x1f]')
-_DRIVE = re.compile(r"[A-Za-z]:")
+_FORBIDDEN = lazy_pattern(r'[<>:"|?*\x00-\x1f]')
+_DRIVE = lazy_pattern(r"[A-Za-z]:")
 
 
 def _windows_error(code: int, text: tuple[int, str], path: str) -> OSError:
@@ -394,7 +395,7 @@ def device_name(name: str) -> str:
 
 
 _SHORT_NAMED: Final = 5000  # the maximum of files in a directory with short names
-_SHORT_KEPT = re.compile(r"[A-Z0-9!#$%&'()@^_`{}~-]")
+_SHORT_KEPT = lazy_pattern(r"[A-Z0-9!#$%&'()@^_`{}~-]")
 
 
 def short_names(entries: dict[str, Inode]) -> dict[str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Kind
 from transom.machines.files import FileTree
 from transom.machines.inodes import FORMAT, DiskQuota, Inode, freeze_inode

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from transom.kit.named_tuple import NamedTuple
 
 
 class NetworkFailure(Exception):

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from dataclasses import field
+from typing import Any, Final, Literal
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.network.cni.windows import DEFAULT_RELEASE, windows_plugin_versions
 from transom.network.cni.windows.netconf import Release as PluginsRelease
 from transom.windows.match import record_holds
@@ -38,9 +40,8 @@ class NetworkSolution:
     windows: tuple[str, ...]  # types of plugins, the last one creates the endpoint
     linux: tuple[str, ...]
     ipam: tuple[str, ...]  # IPAM plugins of Windows nodes, the default first; "" is HNS' own
-    backend: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of flannel's net-conf.json, for both sides
+    # of flannel's net-conf.json, for both sides
+    backend: Mapping[str, Any] = field(default_factory=dict)
     record: str = ""
 
 

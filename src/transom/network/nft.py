@@ -8,8 +8,10 @@ evaluates it. Independent of services and pods.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from transom.kit.lazy_dataclass import dataclass
 
 Field = Literal[
     "iifname",
@@ -163,9 +165,8 @@ class NftChain:
 @dataclass(slots=True)
 class NftSet:
     key: tuple[Field, ...]
-    elements: set[tuple[str, ...]] = field(
-        default_factory=set
-    )  # a prefix or a range is one element
+    # a prefix or a range is one element
+    elements: set[tuple[str, ...]] = field(default_factory=set)
     dynamic: bool = False  # filled by Remember, with a timeout
     intervals: bool = False  # elements may be prefixes or ranges
 

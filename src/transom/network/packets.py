@@ -4,8 +4,10 @@ ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from transom.kit.lazy_dataclass import dataclass
 
 Protocol = Literal["tcp", "udp", "icmp", "sctp"]
 Outcome = Literal["delivered", "dropped", "refused", "unresolved"]

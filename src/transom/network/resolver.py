@@ -14,10 +14,11 @@ import ipaddress
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, TypeVar
 
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.network.api import Dial, DnsConfig
 
 Os = Literal["linux", "windows"]
@@ -393,9 +394,8 @@ async def limited_config(clock: Clock, seconds: float, coming: Awaitable[T]) -> 
         return await task
     except asyncio.CancelledError:
         current = asyncio.current_task()
-        if expired and (
-            current is None or not current.cancelling()
-        ):  # the caller may have given up too
+        # the caller may have given up too
+        if expired and (current is None or not current.cancelling()):
             raise TimeoutError("no answer in time") from None
         task.cancel()
         raise

@@ -13,10 +13,11 @@ import hashlib
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 
 if TYPE_CHECKING:
@@ -321,14 +322,12 @@ class Fabric:
         self.underlay = underlay  # the nodes' range of addresses
         self.underlay6 = underlay6  # and that of the other family, which has no pod addresses
         self.stacks: dict[str, NetworkStack] = {}
-        self._owners: dict[
-            str, list[NetworkStack]
-        ] = {}  # address -> stacks that have it; two when one has leaked
+        # address -> stacks that have it; two when one has leaked
+        self._owners: dict[str, list[NetworkStack]] = {}
         self._held: dict[str, list[str]] = {}
         self.listeners: list[Change] = []
-        self.before_look: list[
-            Callable[[str], None]
-        ] = []  # called with a node's name before its state is read
+        # called with a node's name before its state is read
+        self.before_look: list[Callable[[str], None]] = []
 
     def add(
         self, name: str, role: Role, os: Literal["linux", "windows"], **more: Any

@@ -81,9 +81,8 @@ def _adapter_changed(stack: NetworkStack, hns: HostNetworkService, name: str) ->
         else:
             _plug(stack, adapter)
     elif adapter.kind == "physical":
-        if (
-            not adapter.switch
-        ):  # otherwise it is under the switch, and the management adapter has its address
+        # otherwise it is under the switch, and the management adapter has its address
+        if not adapter.switch:
             _plug(stack, adapter)
     else:
         kind: Any = "vnic" if adapter.kind == "endpoint" else "bridge"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.node.settings import ClusterSettings, cidr_of_family
 
 

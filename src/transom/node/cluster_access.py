@@ -9,7 +9,6 @@ import contextlib
 import ipaddress
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from transom.client.api import ApiClient
@@ -17,6 +16,7 @@ from transom.client.informer import Informer
 from transom.client.resources import EVENTS, NODES
 from transom.cloud.provider import CloudProvider
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
 from transom.machinery.objects import Object
 from transom.network.api import Dataplane

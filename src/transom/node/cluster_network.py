@@ -105,9 +105,8 @@ class ClusterNetwork:
         self.services = self.informers(SERVICES)
         self._nodes: dict[str, NodeNetwork] = {}
         self._changed = asyncio.Event()
-        self.shared.leases.listeners.append(
-            self._changed.set
-        )  # a node's pods are reached through the routes of other nodes
+        # a node's pods are reached through the routes of other nodes
+        self.shared.leases.listeners.append(self._changed.set)
         self._policies = self._endpoints = False  # whether the informers are attached
         self._tasks: asyncio.TaskGroup | None = None
         fabric.before_look.append(self._look)

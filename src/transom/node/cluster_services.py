@@ -43,15 +43,12 @@ from transom.proxy.objects import (
 log = logging.getLogger("transom.node")
 
 DNS_PORT = 53
+_PUBLISH_SECONDS = 10.0
 _CHUNK = 65536
 
 
-async def publish_api_server(
-    client: ApiClient, dataplane: Dataplane, address: str, real: tuple[str, int]
-) -> Callable[[], None]:
-    """The service `kubernetes` has this address of the cluster's network as its endpoint, which
-    forwards to the API server's own socket.
-    """
+async def publish_api_server(client: ApiClient, address: str) -> None:
+    """The service `kubernetes` has this address of the cluster's network as its endpoint."""
     port = {"name": "https", "port": API_PORT, "protocol": "TCP"}
     meta = {"name": "kubernetes", "namespace": "default"}
     subsets = [{"addresses": [{"ip": address}], "ports": [port]}]
@@ -67,7 +64,16 @@ async def publish_api_server(
             "ports": [port],
         },
     )
-    return relay_api_server(dataplane, address, real)
+
+
+async def keep_api_server_published(client: ApiClient, clock: Clock, address: str) -> None:
+    """As Kubernetes' API server does, corrects the endpoints every ten seconds."""
+    while True:
+        await clock.sleep(_PUBLISH_SECONDS)
+        try:
+            await publish_api_server(client, address)
+        except (ApiError, OSError) as problem:
+            log.warning('the endpoints of service "kubernetes" stay as they are: %s', problem)
 
 
 async def publish_kube_proxy(client: ApiClient, address: str, cluster_cidr: str) -> None:

@@ -18,8 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.saving import DamagedState, Document, SavedContents, pack_state, unpack_state
 from transom.store.api import StoreError
 from transom.store.sealing import NOTHING, Sealing

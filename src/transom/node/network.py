@@ -14,11 +14,12 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.network import modes, winhost
 from transom.network.api import Dataplane, SandboxNetwork

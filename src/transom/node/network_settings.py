@@ -5,9 +5,11 @@ data. `network.modes` decides which settings work together. Light to import.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import field, replace
+from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.user_errors import UserError
 from transom.windows.records import ALL_NETWORKS
 
@@ -33,24 +35,21 @@ class NetworkSettings:
     mode: str = "l2bridge"
     plugin: str = ""  # "" for the mode's default
     dataplane: str = "model"
-    backend: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of flannel's net-conf.json: VNI, Port, Name ...
+    # of flannel's net-conf.json: VNI, Port, Name ...
+    backend: Mapping[str, Any] = field(default_factory=dict)
     exceptions: tuple[str, ...] = ()  # additions to the ExceptionList of OutBoundNAT
     cni_version: str = ""
     flannel_version: str = "0.13.0"
     proxy_mode: str = "kernelspace"
     dsr: bool = False
-    hostname_override: Mapping[str, str] = field(
-        default_factory=dict
-    )  # node -> the name that its kube-proxy uses
+    # node -> the name that its kube-proxy uses
+    hostname_override: Mapping[str, str] = field(default_factory=dict)
     dual_stack: bool = False
     policy: bool = True  # whether NetworkPolicy is enforced
     upstreams: tuple[str, ...] = ()  # name servers for names outside the cluster
     stub_domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    outgoing: tuple[
-        str, ...
-    ] = ()  # "host:port" of this machine's network that pods may reach through a relay
+    # "host:port" of this machine's network that pods may reach through a relay
+    outgoing: tuple[str, ...] = ()
     relay: bool = True  # node ports and load balancers on this machine's loopback addresses
 
     @property

@@ -50,6 +50,13 @@ from transom.node.programs.command_lines import (
     install_node_files,
     make_kubeconfig,
 )
+from transom.node.programs.containerd_config import (
+    PATHS,
+    ContainerdConfig,
+    containerd_config_text,
+    install_containerd_config,
+    read_containerd_config,
+)
 from transom.node.programs.flags.gates import cluster_gates
 from transom.node.programs.node_programs import NodePrograms
 from transom.node.runtimes import driver_folders, eviction_thresholds
@@ -127,7 +134,41 @@ class Node:
         )
         if isinstance(network, WindowsNodeNetwork):
             network.follow_programs(self._program_of)
+        if isinstance(runtime, SimRuntime) and network.runtime == "containerd":
+            self._configure_containerd(runtime)
         self._apply_faults()
+
+    def _configure_containerd(self, runtime: SimRuntime) -> None:
+        """Writes config.toml; containerd reads it now if it has been changed, and at each start."""
+        files, pods = self.machine.files, self.network.pods
+        path = PATHS[self.spec.os]
+        usual = ContainerdConfig(
+            configured_pause_image(self.cluster, self.spec), pods.binaries, pods.directory
+        )
+
+        def configure() -> bool:
+            try:
+                found = read_containerd_config(files, path)
+            except ValueError as problem:
+                log.warning("containerd of node %s does not start: %s", self.spec.name, problem)
+                return False
+            runtime.use_sandbox_image(found.sandbox_image or usual.sandbox_image)
+            directory = found.cni_directory or usual.cni_directory
+            binaries = found.cni_binaries or usual.cni_binaries
+            if (pods.directory, pods.binaries) != (directory, binaries):
+                pods.look_in(directory, binaries)
+            return True
+
+        separator = "\\" if self.spec.windows else "/"
+        body = containerd_config_text(runtime.version.version, usual)
+        try:
+            changed = install_containerd_config(files, path, body, separator)
+        except OSError as problem:
+            log.warning("%s of node %s cannot be written: %s", path, self.spec.name, problem)
+            return
+        if changed and not configure():
+            runtime.service.stop()
+        runtime.service.use_configuration(configure)
 
     def _program_of(self, protocol: str, port: int) -> str:
         """The path of the program that listens on a port of a simulated Windows machine."""
@@ -320,7 +361,7 @@ class Node:
                     **cluster_gates(cluster.settings.feature_gates, release),
                     **spec.feature_gates,
                 },
-                pod_infra_image=node_pause_image(cluster, spec),
+                pod_infra_image=configured_pause_image(cluster, spec),
                 windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,
             )
         )
@@ -332,7 +373,7 @@ class Node:
         # Without the flag, the runtime reports the image of sandboxes.
         reported = not kubelet_accepts(release, "pod-infra-container-image")
         return KubeletConfig(
-            pod_infra_image=node_pause_image(self.cluster, self.spec) if reported else "",
+            pod_infra_image=configured_pause_image(self.cluster, self.spec) if reported else "",
             node_name=self.spec.name,
             node_ip=self.network.address,
             version=self.kubelet_version,
@@ -450,5 +491,5 @@ class Node:
             )
 
 
-def node_pause_image(cluster: ClusterAccess, spec: NodeSpec) -> str:
+def configured_pause_image(cluster: ClusterAccess, spec: NodeSpec) -> str:
     return pause_image(cluster.settings, spec) or default_pause_image(spec.build)

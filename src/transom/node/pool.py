@@ -24,13 +24,14 @@ from transom.machines.power import PowerAction
 from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
 from transom.node.cluster_services import (
     ClusterDns,
+    keep_api_server_published,
     publish_api_server,
     publish_kube_proxy,
     relay_api_server,
 )
 from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
 from transom.node.network import NodeNetwork, NodeStacks
-from transom.node.node import Node, node_pause_image
+from transom.node.node import Node, configured_pause_image
 from transom.node.runtimes import check_engine, choose_engines
 from transom.node.settings import name_option
 from transom.node.spec import NodeSpec, changed_spec, kubelet_version
@@ -174,6 +175,7 @@ class NodePool:
                 group.create_task(cluster.network.run())
                 group.create_task(cluster.supervise("cluster DNS", self._run_dns))
                 group.create_task(self._publish_kube_proxy())
+                group.create_task(self._keep_api_server_published())
                 group.create_task(cluster.supervise("ingress controller", self._run_ingress))
                 if self._real_runtimes is not None:
                     group.create_task(self._real_runtimes.prepare())
@@ -205,9 +207,15 @@ class NodePool:
             return relays.close
         bind = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
         address = cluster.node_ips(cluster.control_plane)[0]
-        return await publish_api_server(
-            cluster.admin, cluster.dataplane, address, (bind, settings.port)
-        )
+        await publish_api_server(cluster.admin, address)
+        return relay_api_server(cluster.dataplane, address, (bind, settings.port))
+
+    async def _keep_api_server_published(self) -> None:
+        cluster = self.cluster
+        if cluster.control_plane is None or cluster.api_relays:  # the API servers do it
+            return
+        address = cluster.node_ips(cluster.control_plane)[0]
+        await keep_api_server_published(cluster.admin, cluster.clock, address)
 
     async def _publish_kube_proxy(self) -> None:
         cluster, settings = self.cluster, self.cluster.settings
@@ -387,7 +395,7 @@ class NodePool:
             "docker" if spec.runtime == "docker" else "containerd",
             spec.runtime_version,
             self._catalogue,
-            sandbox_image=node_pause_image(cluster, spec),
+            sandbox_image=configured_pause_image(cluster, spec),
             addresses=network.addresses,
             hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
             csi_storage=self._csi_storage,

@@ -15,9 +15,10 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.client.informer import Informer
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.task_set import TaskSet
 from transom.machinery.objects import Object
 from transom.network.api import Dataplane
@@ -212,9 +213,8 @@ class PortRelay:
             except OSError:
                 continue
             if server.fileno() >= 0:
-                with contextlib.suppress(
-                    OSError
-                ):  # uvloop has no sock_sendto; if the buffer is full, the datagram is lost
+                # uvloop has no sock_sendto; if the buffer is full, the datagram is lost
+                with contextlib.suppress(OSError):
                     server.sendto(reply, sender)
             return
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.releases import BUILDS
 from transom.node.network_settings import NetworkSettings
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from transom.kit.lazy import lazy_import
+from transom.kit.lazy import lazy_import, lazy_pattern
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
 from transom.kubelet.configuration_fields import (
     configuration_settings,
@@ -18,7 +19,7 @@ from transom.kubelet.configuration_fields import (
 )
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release, parse_release
-from transom.machinery.releases.kubelet import oldest_kubelet
+from transom.machinery.releases.kubelet import linux_pause_image, oldest_kubelet
 from transom.machinery.releases.node_roles import (
     CONTROL_PLANE_LABELS,
     control_plane_labels,
@@ -42,9 +43,9 @@ PRIORITY_CLASSES = tuple(
 )
 WINDOWS_TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
 _PRIORITY_CLASS_SINCE = (1, 19)
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_PROXY = re.compile(r"https?://[^\s/]+/?")
-_ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
+_NAME = lazy_pattern(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PROXY = lazy_pattern(r"https?://[^\s/]+/?")
+_ADAPTER = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
 _MOST_NODES = 5000
 SMALL_NODE_CPUS = 4  # CPU is reserved by default only on larger nodes
 _SYSTEM_MEMORY = "2Gi"  # reserved by default on Windows nodes that have at least twice as much
@@ -367,12 +368,12 @@ def _check_resources(node: NodeSpec, refuse: _Refuse) -> None:
 def _check_values(node: NodeSpec, refuse: _Refuse) -> None:
     spec_checks.check_labels(node.labels, refuse)
     spec_checks.check_taints(node.taints or (), refuse)
-    spec_checks.check_size("memory", node.memory, refuse)
-    spec_checks.check_size("disk", node.disk, refuse)
+    spec_checks.check_positive_quantity("memory", node.memory, refuse)
+    spec_checks.check_positive_quantity("disk", node.disk, refuse)
     spec_checks.check_swap(node.swap, node.windows, refuse)
     capacity = {"cpu": str(node.cpus), "memory": node.memory}
-    spec_checks.check_reserved("kubeReserved", node.kube_reserved, capacity, refuse)
-    spec_checks.check_reserved("systemReserved", node.system_reserved or {}, capacity, refuse)
+    spec_checks.check_reservation("kubeReserved", node.kube_reserved, capacity, refuse)
+    spec_checks.check_reservation("systemReserved", node.system_reserved or {}, capacity, refuse)
     spec_checks.check_eviction("evictionHard", node.eviction_hard or {}, refuse)
     spec_checks.check_eviction("evictionSoft", node.eviction_soft or {}, refuse)
     if node.max_pods < 0:
@@ -427,8 +428,11 @@ def pause_image(settings: ClusterSettings, node: NodeSpec) -> str:
     """The pause image of the kubelet's release if it supports the node's build; "" for the build's
     default.
     """
-    if node.pause_image or not node.windows:
+    if node.pause_image:
         return node.pause_image
+    if not node.windows:
+        release = releases.parse_release_version(kubelet_version(settings, node))
+        return linux_pause_image(Release(*release))
     return releases.node_pause_image(_facts(settings, node).release, node.build)
 
 

@@ -42,7 +42,7 @@ def check_taints(taints: Iterable[Mapping[str, str]], refuse: Refuse) -> None:
             )
 
 
-def check_size(name: str, text: str, refuse: Refuse) -> None:
+def check_positive_quantity(name: str, text: str, refuse: Refuse) -> None:
     try:
         size = parse_quantity(text)
     except QuantityError as problem:
@@ -62,7 +62,7 @@ def check_swap(text: str, windows: bool, refuse: Refuse) -> None:
         raise refuse("a Windows node has a page file, no swap", "only Linux nodes can have swap")
 
 
-def check_reserved(
+def check_reservation(
     name: str, reserved: Mapping[str, str], capacity: Mapping[str, str], refuse: Refuse
 ) -> None:
     """`capacity`: of the node; a kubelet that reserves more does not start."""

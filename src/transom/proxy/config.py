@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,6 +18,7 @@ import yaml
 
 from transom.kit.durations import DurationError, format_duration, parse_duration
 from transom.kit.ip_addresses import is_ip_address, is_ip_network
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.field import FieldError
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.windows.records import Release

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 log = logging.getLogger("transom.proxy")
 
@@ -61,9 +64,8 @@ class ProxyEndpoint(NamedTuple):
     ready: bool = True
     serving: bool = True
     terminating: bool = False
-    other_nodes: tuple[
-        str, ...
-    ] = ()  # further nodes that claim the same address, because slices may overlap
+    # further nodes that claim the same address, because slices may overlap
+    other_nodes: tuple[str, ...] = ()
     zone_hints: tuple[str, ...] = ()  # zones and nodes that should use it
     node_hints: tuple[str, ...] = ()
 
@@ -144,9 +146,8 @@ def addresses_of_family(addresses: tuple[str, ...], ipv6: bool) -> tuple[str, ..
 
 class _Slice(NamedTuple):
     ports: tuple[tuple[str, str, int], ...]  # name, protocol, number; by number
-    endpoints: tuple[
-        tuple[str, str, bool, bool, bool, tuple[str, ...], tuple[str, ...]], ...
-    ]  # address, node, ready, serving, terminating, hints for zones and nodes; by address
+    # address, node, ready, serving, terminating, hints for zones and nodes; by address
+    endpoints: tuple[tuple[str, str, bool, bool, bool, tuple[str, ...], tuple[str, ...]], ...]
 
 
 class ServiceTracker:

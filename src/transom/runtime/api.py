@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import field
+from typing import Literal, Protocol
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 from transom.network.api import DnsConfig, PortMapping
 
@@ -208,6 +210,7 @@ class Image(NamedTuple):
     uid: int | None = None  # a numeric user of the image
     username: str = ""
     user_unknown: bool = False  # the runtime has no configuration of the image: any user will do
+    pinned: bool = False  # the runtime needs it: garbage collection leaves it alone
 
 
 class AuthConfig(NamedTuple):
@@ -269,6 +272,11 @@ class CpuUsage(NamedTuple):
     nano_cores: int | None
 
 
+class SwapUsage(NamedTuple):
+    usage: int
+    limit: int | None  # None for no limit
+
+
 class ContainerStats(NamedTuple):
     id: str
     name: str
@@ -284,6 +292,7 @@ class ContainerStats(NamedTuple):
     paged: int = 0  # Windows: bytes in the page file
     processes: int = 1
     writable_layer: FilesystemUsage | None = None
+    swap: SwapUsage | None = None  # None where the runtime does not report it
 
 
 class InterfaceStats(NamedTuple):

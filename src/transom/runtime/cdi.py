@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import goyaml
 from transom.machines.api import Files
 from transom.machines.smallfiles import LARGEST_YAML, list_small_directory, read_small_file

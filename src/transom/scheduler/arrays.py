@@ -1,10 +1,12 @@
 """The array types of the scheduler, and a cache of computed columns that is updated row by row.
 
-`np` is NumPy where it is installed (the extra `fast`), otherwise `list_arrays`.
+`np` is NumPy where it is installed (the extra `fast`), otherwise `list_arrays`. The arrays are small:
+threads inside NumPy would only cost memory.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     Some = Rows | slice
 else:
     if find_spec("numpy") is not None:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         import numpy as np
     else:
         from transom.scheduler import list_arrays as np

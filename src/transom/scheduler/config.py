@@ -6,12 +6,12 @@ Fields for the HTTP server and the client connection are accepted and have no ef
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.features import FeatureSet
@@ -19,6 +19,11 @@ from transom.scheduler.default_plugins import DEFAULT_PLUGINS, default_plugins
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.multi_point import MultiPoint
 from transom.scheduler.runtime import EXTENSION_POINTS, PluginSet
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_import("yaml")  # few schedulers have a file
 
 _FIT, _LEAST_ALLOCATED = "NodeResourcesFit", "NodeResourcesLeastAllocated"
 _STRATEGIES = {

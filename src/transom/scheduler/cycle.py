@@ -6,8 +6,8 @@ Nothing here waits or writes, so the live snapshot does not change during a cycl
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.scheduler.arrays import Ints, Rows, np
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import CycleState, FitError, NodeStatuses

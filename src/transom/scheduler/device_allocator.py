@@ -11,13 +11,14 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import quantity
 from transom.machinery.objects import Object
 from transom.machinery.quantity import Quantity
 from transom.machinery.releases import Release
-from transom.scheduler.device_capacity import consumed_capacity
 from transom.scheduler.device_pools import (
     DeviceId,
     DevicePool,
@@ -26,14 +27,19 @@ from transom.scheduler.device_pools import (
     device_matches_node,
     gather_pools,
 )
-from transom.scheduler.device_selectors import device_variable, selectors_match
 from transom.scheduler.errors import SchedulingError
+
+if TYPE_CHECKING:
+    from transom.scheduler import device_capacity, device_selectors
+else:  # clusters without devices need neither CEL nor fractions
+    device_capacity = lazy_import("transom.scheduler.device_capacity")
+    device_selectors = lazy_import("transom.scheduler.device_selectors")
 
 MAX_RESULTS = 32  # devices of a claim
 _MOST_STEPS = 20_000  # of the search on one node, so that it does not hold the scheduler
 
 
-class Deadline:
+class SearchDeadline:
     """Ends the searches of a thread: after some of its CPU time, or when they are cancelled."""
 
     def __init__(self, seconds: float) -> None:
@@ -157,7 +163,7 @@ class DeviceAllocator:
         claims: Sequence[Object],
         node_name: str,
         matches: NodeMatches,
-        deadline: Deadline | None = None,
+        deadline: SearchDeadline | None = None,
     ) -> list[Object] | None:
         """An allocation for each claim, or None. Raises SchedulingError if a claim is in error."""
         pools = gather_pools(self.slices, node_name, matches)
@@ -203,7 +209,7 @@ class _Search:
         self._results: list[list[_Result]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], _Request] = {}
         self._steps = 0
-        self.deadline: Deadline | None = None
+        self.deadline: SearchDeadline | None = None
         self._requests: list[list[list[_Request]]] = []
         self._constraints: list[list[_Constraint]] = []
 
@@ -328,13 +334,15 @@ class _Search:
 
     def _matches_request(self, claim: int, request: _Request, device: PoolDevice) -> bool:
         self._check_deadline()
-        variable = device_variable(device.id[0], device.device)
+        variable = device_selectors.device_variable(device.id[0], device.device)
         name = request.device_class["metadata"]["name"]
         for selectors, where in (
             (request.device_class["spec"].get("selectors"), f"class {name}"),
             (request.fields.get("selectors"), f"claim {_key(self._claims[claim])}"),
         ):
-            if not selectors_match(selectors or [], variable, self._release, where):
+            if not device_selectors.selectors_match(
+                selectors or [], variable, self._release, where
+            ):
                 return False
         if device.slice["spec"].get("perDeviceNodeSelection"):
             return device_matches_node(device.device, self._node_name, self._matches)
@@ -354,7 +362,9 @@ class _Search:
     def _take(self, claim: int, request: _Request, device: PoolDevice, undo: _Undo) -> bool:
         consumed: dict[str, Quantity] | None = None
         if device.device.get("allowMultipleAllocations") and not request.admin:
-            consumed = consumed_capacity(device.device, request.fields.get("capacity"))
+            consumed = device_capacity.consumed_capacity(
+                device.device, request.fields.get("capacity")
+            )
             if consumed is None or not self._share(device, consumed, undo):
                 return False
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 DeviceId = tuple[str, str, str]  # driver, pool, device

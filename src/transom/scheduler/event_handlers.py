@@ -17,6 +17,7 @@ from transom.client.resources import (
 from transom.client.store import object_key
 from transom.machinery.objects import Object
 from transom.scheduler.cache import SchedulerCache
+from transom.scheduler.labels import parsed_required_terms, preferred_terms
 from transom.scheduler.pods import PodInfo, is_large_spec
 from transom.scheduler.queue import UNKNOWN_EVENT, SchedulingQueue
 from transom.scheduler.resource_claims import ResourceClaimCache
@@ -92,7 +93,7 @@ class EventHandlers:
         return self._prepare(pod) if is_large_spec(pod["spec"]) else None
 
     async def _prepare(self, pod: Object) -> None:
-        self._prepared = await asyncio.to_thread(PodInfo, pod)
+        self._prepared = await asyncio.to_thread(_parse, pod)
 
     def pod_added(self, pod: Object) -> None:
         if pod["spec"].get("nodeName"):
@@ -155,6 +156,13 @@ class EventHandlers:
     def storage_class_added(self, storage_class: Object) -> None:
         if storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER:
             self._queue.move_if(lambda pod: bool(pod.volumes), "StorageClassAdd")
+
+
+def _parse(pod: Object) -> PodInfo:
+    info = PodInfo(pod)
+    parsed_required_terms(info.shape)
+    preferred_terms(info.shape)
+    return info
 
 
 def _may_use_devices(pod: PodInfo) -> bool:

@@ -9,12 +9,12 @@ import random
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
 from transom.client.events import object_reference
 from transom.client.series import SeriesRecorder
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 NOTE_LIMIT = 1024

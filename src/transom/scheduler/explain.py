@@ -4,11 +4,12 @@ current state of the cluster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from transom.client.api import ApiClient
 from transom.client.resources import PODS
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import np
 from transom.scheduler.cycle import (

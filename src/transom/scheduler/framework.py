@@ -22,13 +22,13 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.scheduling import SchedulingRules

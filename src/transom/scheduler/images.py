@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 MOST_NAMES = 5_000  # of one node; a kubelet reports 50 images unless configured otherwise

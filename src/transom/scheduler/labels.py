@@ -18,9 +18,12 @@ from transom.machinery.selectors import (
     Requirement,
     SelectorError,
 )
-from transom.scheduler.arrays import Codes, Mask, Rows, np
+from transom.scheduler.arrays import Codes, Ints, Mask, Rows, np
+from transom.scheduler.pods import PodShape
 
 NAME_FIELD = "metadata.name"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _FIELDS = "\0fields/"  # prefix of columns for fields; not a valid label key
 
 
@@ -192,12 +195,67 @@ def node_terms(terms: Sequence[Object] | None) -> list[NodeTerm]:
     ]
 
 
+class PreferredTerms:
+    """Preferred scheduling terms with their weights."""
+
+    def __init__(self, terms: Sequence[Object]) -> None:
+        wanted = [
+            t
+            for t in terms
+            if t.get("weight")
+            and (
+                (t.get("preference") or {}).get("matchExpressions")
+                or (t.get("preference") or {}).get("matchFields")
+            )
+        ]
+        self.terms = [(NodeTerm(t["preference"]), t["weight"]) for t in wanted]
+        self.problem = next((term.problem for term, _ in self.terms if term.problem), "")
+
+    def add_to(self, scores: Ints, labels: LabelColumns, rows: Rows) -> None:
+        for term, weight in self.terms:
+            if not term.is_impossible(labels):
+                scores += term.mask(labels, rows) * weight
+
+
+def parsed_required_terms(shape: PodShape) -> list[NodeTerm] | None:
+    """The terms of the required node affinity of a pod; parsed once."""
+    required = (shape.node_affinity or {}).get(REQUIRED)
+    if required is None:
+        return None
+    terms: list[NodeTerm] | None = shape.memo.get(REQUIRED)
+    if terms is None:
+        terms = shape.memo[REQUIRED] = node_terms(required.get("nodeSelectorTerms"))
+    return terms
+
+
+def preferred_terms(shape: PodShape) -> PreferredTerms:
+    """Those of the preferred node affinity; parsed once."""
+    terms: PreferredTerms | None = shape.memo.get(PREFERRED)
+    if terms is None:
+        given = (shape.node_affinity or {}).get(PREFERRED) or []
+        terms = shape.memo[PREFERRED] = PreferredTerms(given)
+    return terms
+
+
 def any_term(terms: Sequence[NodeTerm], labels: LabelColumns, rows: Rows) -> Mask:
     """The rows that match at least one term."""
     out = np.zeros(len(rows), np.bool_)
+    values: dict[str, list[str]] = {}  # of terms that require one of some values of a label, by key
+    others: list[NodeTerm] = []
     for term in terms:
-        if not term.is_impossible(labels):
-            out |= term.mask(labels, rows)
+        if term.is_impossible(labels):
+            continue
+        first = term.requirements[0]
+        if len(term.requirements) == 1 and first.operator in (IN, EQUALS):
+            values.setdefault(first.key, []).extend(first.values)
+        else:
+            others.append(term)
+    for key, wanted in values.items():
+        out |= labels.matches(Requirement(key, IN, tuple(wanted)), rows)
+    for term in others:
+        if out.all():
+            break
+        out |= term.mask(labels, rows)
     return out
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.framework import Registry
 from transom.scheduler.runtime import EXTENSION_POINTS, PluginSet

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector, SelectorError
@@ -139,15 +140,29 @@ class PodShape:
 
 def is_large_spec(spec: Object) -> bool:
     """Whether a specification takes long to parse."""
-    size = len(spec.get("topologySpreadConstraints") or ())
+    constraints = spec.get("topologySpreadConstraints") or ()
+    size = len(constraints)
+    if any(selectors.takes_long_to_compile(one.get("labelSelector")) for one in constraints):
+        return True
     for kind in (spec.get("affinity") or {}).values():
         for terms in kind.values():
-            size += len(terms)
+            size += len(terms.get("nodeSelectorTerms", ()) if isinstance(terms, dict) else terms)
+            if any(_takes_long(term) for term in terms):
+                return True
     for container in spec.get("containers") or ():
         size += len(container.get("ports") or ())
         for amounts in (container.get("resources") or {}).values():
             size += len(amounts)
     return size > _LARGE
+
+
+def _takes_long(term: Any) -> bool:
+    """Whether a term of a pod affinity takes long to parse; terms of nodes are parsed later."""
+    if not isinstance(term, dict):  # a name in a required node affinity
+        return False
+    return selectors.takes_long_to_compile(
+        (term.get("podAffinityTerm") or term).get("labelSelector")
+    )
 
 
 class PodInfo:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple
 
 from transom.client.informer import Informer
 from transom.kit.clock import parse_rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import SelectorError
@@ -164,7 +164,7 @@ def split_by_disruption_budgets(
     known = []
     for budget in budgets:
         try:
-            selector = selectors.from_object(budget["spec"].get("selector"))
+            selector = selectors.owner_selector(budget)
         except SelectorError:
             continue
         if not selector.empty:

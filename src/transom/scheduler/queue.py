@@ -13,9 +13,10 @@ import heapq
 from collections.abc import Callable
 from functools import cmp_to_key
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit.clock import Clock, Timer
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.scheduler.framework import LessFunc, QueuedPodInfo
 from transom.scheduler.metrics import SchedulerMetrics

@@ -9,8 +9,8 @@ those of its containers, and the overhead of the RuntimeClass is added. Pure fun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import quantity
 from transom.machinery.objects import Object
 from transom.machinery.podresources import is_pod_level_resource

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT

@@ -103,11 +103,7 @@ class VolumeMatcher:
         one.
         """
         wanted, size = claim["spec"], requested_storage(claim)
-        selector = (
-            selectors.from_object(wanted["selector"])
-            if wanted.get("selector") is not None
-            else None
-        )
+        selector = selectors.owner_selector(claim) if wanted.get("selector") is not None else None
         out: list[tuple[quantity.Quantity, Object]] = []
         for volume in sorted(self._volumes.volumes.all(), key=object_key):
             spec = volume["spec"]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.store.record import StoreRecord as StoreRecord
 from transom.store.recordset import RecordSet
 

@@ -132,9 +132,8 @@ class CoreStore:
         self._interval = compact_interval
         self._marks: deque[tuple[float, int]] = deque()  # (when, revision then)
         self._assigned = 1
-        self._pending: dict[
-            str, StoreEvent
-        ] = {}  # the newest write of each key that is accepted but not durable
+        # the newest write of each key that is accepted but not durable
+        self._pending: dict[str, StoreEvent] = {}
         self._expiries: list[tuple[float, str, int]] = []
         self._expiry_timer: Timer | None = None
         self._expiry_due = 0.0

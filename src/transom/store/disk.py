@@ -20,10 +20,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from transom.kit.files import sync_directory
+from transom.kit.named_tuple import NamedTuple
 from transom.store.api import KeyQuarantined, OutOfSpace, ReadOnlyDisk, StoreError
 from transom.store.mvcc import MvccState, Row
 from transom.store.rows import Ledger, LedgerWriter, StoredRow, checksum

@@ -13,9 +13,10 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.store import disk
 from transom.store.api import DamagedStore, KeyQuarantined, StoreError
 from transom.store.disk import DamagedDatabase, FormatOne

@@ -171,9 +171,8 @@ class _Losses:
                 for at, name in written_before(ledger.revision, ledger.trail)
                 if at not in rows
             )
-        self._claimed: dict[
-            int, tuple[str, bytes]
-        ] = {}  # revision -> the contents of a damaged row
+        # revision -> the contents of a damaged row
+        self._claimed: dict[int, tuple[str, bytes]] = {}
         self._told: set[int] = set()
 
     def report(self, key: str, revision: int, reason: str, raw: bytes) -> None:

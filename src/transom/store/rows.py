@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 from zlib import crc32
+
+from transom.kit.named_tuple import NamedTuple
 
 _HEAD = struct.Struct("<qqdBHI")
 _STEP = struct.Struct("<HI")

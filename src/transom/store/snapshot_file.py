@@ -15,6 +15,7 @@ It knows nothing about Kubernetes or the storage engine.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
-from transom.kit.files import sync_directory
+from transom.kit.files import is_special, sync_directory
 from transom.store.rows import checksum
 
 MAGIC = b"TRANSOM-SNAPSHOT 1\n"
@@ -110,6 +111,8 @@ class SnapshotWriter:
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        if is_special(path):
+            raise FileExistsError(errno.EEXIST, "it is not a regular file", str(path))
         self._path = path
         self._partial = partial_name(path)
         descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from pathlib import Path
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.pki import issue_server, make_ca, save_key_pair
 
 

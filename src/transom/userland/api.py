@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import Answer
 from transom.machines.api import ContainerFiles
 from transom.machines.filesystems import FileSystem

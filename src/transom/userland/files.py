@@ -211,6 +211,15 @@ class FileView:
     def chown(self, path: str, uid: int, gid: int) -> None:
         self._files.chown(self._full(path), uid, gid)
 
+    def set_times(
+        self,
+        path: str,
+        written: float | None = None,
+        accessed: float | None = None,
+        created: float | None = None,
+    ) -> None:
+        self._files.set_times(self._full(path), written, accessed, created)
+
     def mount_table(self) -> list[MountEntry]:
         """Linux: what is mounted, the root first."""
         tree = self._files
@@ -263,6 +272,16 @@ class FileView:
             return ntfs.file_attributes(tree, self._full(path), follow=follow)
         state = self.stat(path, follow=follow)
         return ("A" if state.kind == "file" else "") + ("" if state.mode & 0o200 else "R")
+
+    def copy(self, source: str, target: str) -> None:
+        """As CopyFile: the content, the time of the last write, and the attributes."""
+        state = self.stat(source)
+        self.write(target, self.read(source))
+        if target.lower() == "nul" or self.stat(target).kind != "file":
+            return
+        self.set_times(target, state.mtime)
+        on = self.attributes(source)
+        self.set_attributes(target, on, "".join(set("ASHR") - set(on)))
 
     def set_attributes(self, path: str, on: str = "", off: str = "") -> None:
         tree = self._ntfs

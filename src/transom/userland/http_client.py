@@ -8,10 +8,11 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from transom.kit.http_message import encode_request
+from transom.kit.named_tuple import NamedTuple
 from transom.network import resolver
 from transom.userland.api import ProgramContext
 

@@ -10,9 +10,9 @@ import ipaddress
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.registry import Hive, WindowsRegistry
 from transom.machines.windows.system import interface_key, name_servers
 from transom.network.api import DnsConfig

@@ -163,9 +163,8 @@ class _Bounded:
     def __init__(self, regexp: re.Pattern[str]) -> None:
         self._regexp = regexp
         self._tree = sre_parser.parse(regexp.pattern, regexp.flags & ~re.UNICODE)
-        self._allow(
-            "a" * 16
-        )  # a pattern that fails even on short texts is rejected when it is compiled
+        # a pattern that fails even on short texts is rejected when it is compiled
+        self._allow("a" * 16)
 
     def _allow(self, text: str) -> str:
         check_slice()

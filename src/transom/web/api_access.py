@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -20,6 +19,7 @@ from transom.client.kubeconfig import RestConfig
 from transom.http.outgoing import CallError, OutgoingConnection, ResponseHead
 from transom.http.upgraded import Upgraded
 from transom.kit.http_message import encode_request
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.streaming import websocket
 from transom.machinery.errors import ApiError
 

@@ -19,7 +19,7 @@ from transom.machinery.errors import ApiError
 from transom.web.layout import bare_page, error_page
 from transom.web.login import SESSION_SECONDS, Logins, Session
 from transom.web.markup import Markup, tag, with_code
-from transom.web.responses import html_response, json_error, json_response, redirect
+from transom.web.responses import html_response, json_error, json_page, redirect_to_page
 from transom.web.routing import ConsoleServices, Page, PageRequest, Router
 from transom.web.static_files import static_response
 from transom.web.workers import free_memory_soon
@@ -70,11 +70,11 @@ class ConsoleApp:
             return refusal
         if request.path == "/logout" and request.method == "POST":
             self._services.logins.log_out(cookie)
-            return self._with_cookie(redirect("/login"), "", 0)
+            return self._with_cookie(redirect_to_page("/login"), "", 0)
         if request.path == "/session":
-            return json_response({"identity": session.identity})
+            return json_page({"identity": session.identity})
         if request.path == "/":
-            return redirect(self._home)
+            return redirect_to_page(self._home)
         return await self._serve_route(request, session)
 
     async def _serve_route(self, request: HttpRequest, session: Session) -> Answer:
@@ -146,7 +146,7 @@ class ConsoleApp:
             text = "This login link was used already, has expired or is wrong."
             return html_response(_login_page("Login failed", text), 403)
         cookie, _ = found
-        return self._with_cookie(redirect("/"), cookie, int(SESSION_SECONDS))
+        return self._with_cookie(redirect_to_page("/"), cookie, int(SESSION_SECONDS))
 
     def _session_cookie(self, request: HttpRequest) -> str:
         for pair in request.header(b"cookie").split(";"):

@@ -17,7 +17,7 @@ FIELD_MANAGER: Final = "transom-console"
 _IDENTITY: Final = ("name", "namespace")
 
 
-def apply_configuration(before: Object, after: Object) -> Object:
+def configuration_to_apply(before: Object, after: Object) -> Object:
     """The configuration to apply, for an object that the user changed from `before` to `after`."""
     found = _changed_fields(before, after, _field_owners(before))
     meta = {k: after["metadata"][k] for k in _IDENTITY if k in after["metadata"]}

@@ -66,7 +66,8 @@ def pod_row(pod: Object) -> Row:
 def pod_state(pod: Object, status: str, ready: str) -> str:
     """One of running, unready, starting, problem, done, ending: the colour of a tile.
 
-    `status` and `ready` are the columns of `kubectl get pods`.
+    `status` and `ready` are the columns of `kubectl get pods`. They count containers: a pod that is not
+    ready because its node is lost or a readiness gate is closed has only its condition.
     """
     if pod["metadata"].get("deletionTimestamp"):
         return "ending"
@@ -74,13 +75,20 @@ def pod_state(pod: Object, status: str, ready: str) -> str:
         return "done"
     if status == "Running":
         count, _, of = ready.partition("/")
-        return "running" if count == of else "unready"
+        return "running" if count == of and not _is_false(pod, "Ready") else "unready"
     plain = status.removeprefix("Init:")
     if _is_unschedulable(pod):
         return "problem"
     if plain in _STARTING or "/" in plain or status == "NotReady":
         return "starting" if status != "NotReady" else "unready"
     return "problem"
+
+
+def _is_false(pod: Object, condition: str) -> bool:
+    return any(
+        c.get("type") == condition and c.get("status") == "False"
+        for c in (pod.get("status") or {}).get("conditions") or ()
+    )
 
 
 def _is_unschedulable(pod: Object) -> bool:

@@ -11,7 +11,6 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -32,6 +31,7 @@ from transom.http.outgoing import CallError, OutgoingConnection, ResponseHead
 from transom.http.raw import RawConnection
 from transom.http.server import HttpServer
 from transom.http.upgraded import Upgraded, splice
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 from transom.web.login import Session

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from transom.client.kubeconfig import RestConfig, config_from_document
+from transom.client.kubeconfig import RestConfig, rest_config_from_document
 from transom.doctor.connect import take_snapshot
 from transom.doctor.examine import examine, places_to_check
 from transom.doctor.snapshot import ClusterSnapshot
@@ -55,7 +55,7 @@ def _findings(seen: ClusterSnapshot, names: tuple[str, ...]) -> list[dict[str, A
     return documents
 
 
-def explain_pod(target: RestConfig, namespace: str, name: str) -> dict[str, Any]:
+def pod_explanation(target: RestConfig, namespace: str, name: str) -> dict[str, Any]:
     """The scheduler's decision about a pod, and doctor's findings about it; `problem` is why there
     is no decision. A user who may not list nodes gets none.
     """
@@ -78,14 +78,14 @@ def explain_pod(target: RestConfig, namespace: str, name: str) -> dict[str, Any]
 
 JOBS: Final[dict[Job, Callable[..., Any]]] = {
     Job.DOCTOR: find_causes,
-    Job.EXPLAIN_POD: explain_pod,
+    Job.EXPLAIN_POD: pod_explanation,
 }
 
 
 def run_job(order: bytes) -> bytes:
     document = orjson.loads(order)
     try:
-        target = config_from_document(document["target"])
+        target = rest_config_from_document(document["target"])
         answer = {"result": JOBS[Job(document["job"])](target, *document["arguments"])}
     except UserError as problem:
         hint = f" ({problem.hint})" if problem.hint else ""

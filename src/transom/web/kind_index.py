@@ -1,21 +1,24 @@
 """The kinds that the API server serves, custom ones included, from its discovery documents.
 
-They are read in parallel and kept for a short time, so that a new CustomResourceDefinition appears
-soon.
+They are read in parallel and kept for a short time. A kind that is not among them is looked for
+again, so that a new CustomResourceDefinition has a page at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from transom.client.api import ApiUnreachable
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 
 KEPT_SECONDS: Final = 15.0
+_SEARCHED_AGAIN_SECONDS: Final = 1.0  # addresses of unknown kinds cost one discovery a second
 CORE: Final = "core"  # the core group in addresses of the console
 NO_NAMESPACE: Final = "-"
 _AT_ONCE: Final = 4  # each connection has buffers of 1/4 MiB
@@ -65,10 +68,10 @@ class KindIndex:
         self._read = float("-inf")
         self._reading = asyncio.Lock()
 
-    async def kinds(self) -> tuple[ServedKind, ...]:
+    async def kinds(self, kept_seconds: float = KEPT_SECONDS) -> tuple[ServedKind, ...]:
         """All kinds in all versions, by group and name."""
         async with self._reading:
-            if self._clock.monotonic() - self._read >= KEPT_SECONDS:
+            if self._clock.monotonic() - self._read >= kept_seconds:
                 self._kinds = await self._discover()
                 self._read = self._clock.monotonic()
         return self._kinds
@@ -76,21 +79,21 @@ class KindIndex:
     async def find(self, group: str, version: str, plural: str) -> ServedKind:
         """The kind of an address of the console. ApiError 404 if it is not served."""
         wanted = ("" if group == CORE else group, version, plural)
-        for one in await self.kinds():
-            if (one.group, one.version, one.plural) == wanted:
-                return one
+        found = await self._first(lambda one: (one.group, one.version, one.plural) == wanted)
+        if found is not None:
+            return found
         raise ApiError(404, "NotFound", f"the server has no resource {plural} in {group}/{version}")
 
     async def of_object(self, api_version: str, kind: str) -> ServedKind | None:
         """The resource of an object's apiVersion and kind."""
-        return next(
-            (
-                one
-                for one in await self.kinds()
-                if (one.api_version, one.kind) == (api_version, kind)
-            ),
-            None,
-        )
+        return await self._first(lambda one: (one.api_version, one.kind) == (api_version, kind))
+
+    async def _first(self, matches: Callable[[ServedKind], bool]) -> ServedKind | None:
+        for kept_seconds in (KEPT_SECONDS, _SEARCHED_AGAIN_SECONDS):
+            for one in await self.kinds(kept_seconds):
+                if matches(one):
+                    return one
+        return None
 
     async def _discover(self) -> tuple[ServedKind, ...]:
         core, groups = await asyncio.gather(self._api.get_json("/api"), self._api.get_json("/apis"))
@@ -110,7 +113,7 @@ class KindIndex:
                     document = await self._api.get_json(path)
             except (ApiError, ApiUnreachable):
                 return []  # an aggregated API server that does not respond
-            rows = document.get("resources") or ()
+            rows = listed_resources(document)
             return [
                 _served(group, version, row, preferred) for row in rows if "/" not in row["name"]
             ]

@@ -109,6 +109,19 @@ def _framed(
     )
 
 
+def scroll_box(label: str, *children: Child, class_: str = "", id_: str | None = None) -> Markup:
+    """A box that scrolls. It takes part in the Tab order, so that the keyboard can scroll it too."""
+    return tag(
+        "div",
+        *children,
+        id=id_,
+        class_=f"scroll {class_}".strip(),
+        tabindex="0",
+        role="region",
+        aria_label=label,
+    )
+
+
 def tabs_heading(heading: str, views: Sequence[tuple[str, str]], current: str) -> Markup:
     """The heading of a page with several views: a tab for each title and path."""
     tabs = [

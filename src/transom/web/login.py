@@ -9,10 +9,11 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 
 LOGIN_SECONDS: Final = 600.0  # a login link is valid for this long
 SESSION_SECONDS: Final = 12 * 3600.0

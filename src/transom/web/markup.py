@@ -8,9 +8,10 @@ insert raw HTML from a page.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
 from typing import Final
+
+from transom.kit.lazy_dataclass import dataclass
 
 _VOID: Final = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr")

@@ -68,7 +68,7 @@ async def owner_chain(api: ApiAccess, index: KindIndex, obj: Object) -> list[dic
     return chain
 
 
-async def owned_objects(
+async def owned_tree(
     api: ApiAccess, index: KindIndex, kind: str, obj: Object
 ) -> list[dict[str, Any]]:
     """The objects that this one owns, each with its own; bounded in depth and number."""

@@ -55,15 +55,15 @@ def html_response(page: Markup, status: int = 200) -> HttpResponse:
     return HttpResponse(status, secure_headers("text/html; charset=utf-8"), page.text.encode())
 
 
-def json_response(value: Any, status: int = 200) -> HttpResponse:
+def json_page(value: Any, status: int = 200) -> HttpResponse:
     return HttpResponse(status, secure_headers("application/json"), orjson.dumps(value))
 
 
 def json_error(status: int, message: str, reason: str = "", details: Any = None) -> HttpResponse:
-    return json_response({"message": message, "reason": reason, "details": details}, status)
+    return json_page({"message": message, "reason": reason, "details": details}, status)
 
 
-def redirect(path: str) -> HttpResponse:
+def redirect_to_page(path: str) -> HttpResponse:
     """`path` is a path of the console."""
     headers = secure_headers("text/plain; charset=utf-8")
     return HttpResponse(303, [*headers, (b"Location", path.encode())], b"")

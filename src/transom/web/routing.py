@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import orjson
 
 from transom.http.messages import Answer, HttpRequest
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 from transom.web.child_jobs import JobRunner

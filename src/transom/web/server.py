@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
@@ -12,6 +11,7 @@ from transom.http.limits import HttpLimits
 from transom.http.server import HttpServer, listen_sockets
 from transom.http.tls import limit_tls_buffers
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.web.api_access import ApiAccess
 from transom.web.app import ConsoleApp, login_link
 from transom.web.child_jobs import ChildJobs, JobRunner

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
+
+from transom.kit.lazy import lazy_pattern
+from transom.kit.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,8 @@ HNS_FEATURES: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
 }
 
 _BY_TAG: Final = {tag.lower(): build for build in BUILDS.values() for tag in build.tags}
-_VERSION: Final = re.compile(r"(?:^|[^0-9.])10\.0\.([0-9]{5})(?:\.[0-9]+)?(?![0-9])")
-_WORDS: Final = re.compile(r"[-_]")
+_VERSION: Final = lazy_pattern(r"(?:^|[^0-9.])10\.0\.([0-9]{5})(?:\.[0-9]+)?(?![0-9])")
+_WORDS: Final = lazy_pattern(r"[-_]")
 
 # From this build on the interface between containers and the kernel is stable.
 _STABLE: Final = 20348

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.windows.records import (
     NodeTarget,
     Record,
@@ -23,7 +25,7 @@ from transom.windows.records import (
 Steps = tuple[str | int, ...]  # keys and indexes from the root of an object
 
 _ELEMENTS: Final = "[*]"
-_PART: Final = re.compile(r"(\[(?:\*|\d+)\])|\['([^']*)'\]|\.?([^.\[]+)")
+_PART: Final = lazy_pattern(r"(\[(?:\*|\d+)\])|\['([^']*)'\]|\.?([^.\[]+)")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 # The location of the pod or pod template in other kinds.

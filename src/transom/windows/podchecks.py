@@ -21,9 +21,8 @@ from transom.windows.targeting import RuntimeClasses, Steps, TargetOs, pod_conta
 _ROOT: Final = "containeradministrator"
 _SINGLE_FILES: Final = ("configMap", "downwardAPI", "projected")
 _HYPERV: Final = ("hyperv", "hypervisor")
-_OF_LISTS: Final = (
-    "mcr.microsoft.com/",
-)  # registries whose tags are all multi-platform image lists
+# registries whose tags are all multi-platform image lists
+_OF_LISTS: Final = "mcr.microsoft.com/"
 _DOES_NOT_START, _NOT_FOR_DOCKER, _NOT_FOR_CONTAINERD = "WIN-OS-004", "WIN-OS-005", "WIN-OS-006"
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import difflib

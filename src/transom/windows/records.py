@@ -16,7 +16,9 @@ A path names what a record concerns from the root of the object:
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from transom.kit.named_tuple import NamedTuple
 
 Release = tuple[int, int]
 Runtime = Literal["docker", "containerd"]
@@ -82,9 +84,8 @@ class WindowsLimit(NamedTuple):
     since: Release = FIRST_RELEASE
     until: Release | None = None  # the last release where it applies
     builds: tuple[int, int | None] = (0, None)  # the first and the last build where it applies
-    patches: tuple[
-        tuple[int, int], ...
-    ] = ()  # builds in which an update fixed it, and its revision: (17763, 1817)
+    # builds in which an update fixed it, and its revision: (17763, 1817)
+    patches: tuple[tuple[int, int], ...] = ()
     runtimes: tuple[Runtime, ...] = ALL_RUNTIMES
     networks: tuple[Network, ...] = ALL_NETWORKS
     needs: tuple[str, ...] = ()  # node features, without which the limit does not apply

@@ -9,8 +9,9 @@ The stages of feature gates from 1.21 on are those of `machinery.releases`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import features
 from transom.machinery.releases.release import TABLES_SINCE
 from transom.machinery.releases.release import Release as KubernetesRelease

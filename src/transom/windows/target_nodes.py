@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.tolerations import find_toleration
 from transom.windows import builds
 from transom.windows.records import Network, NodeTarget, Release, Runtime
@@ -130,7 +131,7 @@ def target_nodes_of_cluster(
             continue
         backend = (metadata.get("annotations") or {}).get(_FLANNEL, "")
         target = NodeTarget(
-            release=parse_release(info.get("kubeletVersion", "")) or DEFAULT_RELEASE,
+            release=parse_target_release(info.get("kubeletVersion", "")) or DEFAULT_RELEASE,
             **_kernel(info.get("kernelVersion", "")),
             runtime=_named_runtime(info.get("containerRuntimeVersion", "")),
             network=network or _FLANNEL_MODES.get(backend),
@@ -146,7 +147,7 @@ def target_nodes_of_cluster(
     return TargetNodes(tuple(found), bool(found) and linux, linux, live=True)
 
 
-def parse_release(text: str) -> Release | None:
+def parse_target_release(text: str) -> Release | None:
     """`1.20`, `v1.20.15`, `v1.27.3-gke.100`."""
     match = _RELEASE.match(text.strip())
     return (int(match[1]), int(match[2])) if match else None

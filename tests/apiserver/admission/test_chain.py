@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from tests.apiserver.admission.support import PODS, pod, run
@@ -62,7 +61,7 @@ class Recorder(MutatingPlugin, ValidatingPlugin):
         self._log.append(f"{self._name} validates")
 
 
-def test_a_request_passes_the_links_that_want_it_in_order() -> None:
+async def test_a_request_passes_the_links_that_want_it_in_order() -> None:
     log: list[str] = []
     chain = AdmissionChain(
         [Recorder("one", log), Recorder("two", log, ("/Node",)), Recorder("three", log, ("/Pod",))],
@@ -74,12 +73,9 @@ def test_a_request_passes_the_links_that_want_it_in_order() -> None:
         "CREATE", pods, "", "default", "p", {"metadata": {}}, None, RequestContext(UserInfo("u"), 0)
     )
 
-    async def body() -> None:
-        for _ in range(2):  # the second time from memory
-            await chain.admit(attributes)
-            await chain.validate(attributes)
-
-    asyncio.run(body())
+    for _ in range(2):  # the second time from memory
+        await chain.admit(attributes)
+        await chain.validate(attributes)
     assert log == ["one admits", "three admits", "one validates", "three validates"] * 2
 
 

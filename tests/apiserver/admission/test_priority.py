@@ -74,9 +74,8 @@ async def test_one_default_only_and_the_system_classes_stay() -> None:
         await api.ok("POST", CLASSES, a_class("two", 2))
         mark = {"globalDefault": True}
         assert await refused(api, "PATCH", f"{CLASSES}/two", mark, media=MERGE) == text
-        await api.ok(
-            "PATCH", f"{CLASSES}/one", {"description": "d"}, media=MERGE
-        )  # the default itself may change
+        # the default itself may change
+        await api.ok("PATCH", f"{CLASSES}/one", {"description": "d"}, media=MERGE)
         assert await refused(api, "DELETE", f"{CLASSES}/system-cluster-critical") == (
             "this is a system priority class and cannot be deleted"
         )

@@ -21,6 +21,7 @@ from tests.apiserver.admission.support import (
 )
 
 from transom.apiserver.admission import resource_quota
+from transom.kit import time_slice
 
 SERVICES = f"{NS}/services"
 MAPS = f"{NS}/configmaps"
@@ -31,7 +32,7 @@ def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Few and small quotas are charged in one step, others one after the other."""
     if request.param == "in steps":
         monkeypatch.setattr(resource_quota, "_ONE_STEP_BYTES", 0)
-        monkeypatch.setattr(resource_quota, "_STEP_SECONDS", -1)
+        monkeypatch.setattr(time_slice, "_SECONDS", -1)
 
 
 def service(name: str, kind: str, *ports: int) -> dict[str, Any]:

@@ -17,12 +17,16 @@ import pytest
 from tests.apiserver.harness import Api, start
 from tests.conftest import UVLOOP, Backend
 
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.resources import GroupVersionResource
 from transom.http import HttpServer, server_context
 from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, UpgradeResponse
 from transom.http.outgoing import CallError, CallTarget, ClientPair, OutgoingConnection, dial_target
 from transom.http.server import listen_sockets
 from transom.http.stream import Stream
 from transom.kit import pki
+from transom.machinery.errors import ApiError
 
 
 @pytest.fixture
@@ -51,20 +55,21 @@ DISCOVERY = {
 
 
 class RemoteApiService:
-    """The aggregated server. `answer` is asked for everything but discovery."""
+    """The aggregated server. `discovery` is asked for its resources, `answer` for all else."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.requests: list[HttpRequest] = []
         self.answer: Callable[[HttpRequest], Answer] = lambda _request: HttpResponse(200, [], b"{}")
+        self.discovery: Callable[[HttpRequest], Answer] = lambda _request: HttpResponse(
+            200, [(b"Content-Type", b"application/json")], orjson.dumps(DISCOVERY)
+        )
         self.port = 0
         self._server: HttpServer | None = None
 
     def __call__(self, request: HttpRequest) -> Answer:
         if request.path == f"/apis/{GROUP}/v1":
-            return HttpResponse(
-                200, [(b"Content-Type", b"application/json")], orjson.dumps(DISCOVERY)
-            )
+            return self.discovery(request)
         self.requests.append(request)
         return self.answer(request)
 
@@ -296,9 +301,8 @@ async def test_big_answers_wait_for_a_slow_reader() -> None:
         w.remote.answer = lambda _r: HttpResponse(200, [], list(parts))
         client = await w.dial()
         await client.send(get(f"/apis/{GROUP}/v1/things"))
-        await asyncio.sleep(
-            0.2
-        )  # the client does not read: more than any buffer holds is still to come
+        # the client does not read: more than any buffer holds is still to come
+        await asyncio.sleep(0.2)
         assert await client.read_all(40_000_000) == b"".join(parts)
         client.close()
 
@@ -489,3 +493,40 @@ async def test_the_request_header_ca_is_published() -> None:
         assert data["client-ca-file"] == CA.certificate.decode()
         assert data["requestheader-client-ca-file"] == PROXY_CA.certificate.decode()
         assert data["requestheader-allowed-names"] == '["front-proxy-client"]'
+
+
+async def test_components_reach_aggregated_resources() -> None:
+    """The namespace controller lists and deletes them; it is a client in the same process."""
+    things = GroupVersionResource(GROUP, "v1", "things", True, "Thing")
+    listed = {
+        "kind": "ThingList",
+        "metadata": {"resourceVersion": "7"},
+        "items": [{"metadata": {"name": "a", "namespace": "x"}}],
+    }
+
+    def answer(request: HttpRequest) -> Answer:
+        if request.method == "GET":
+            return HttpResponse(200, [], orjson.dumps(listed))
+        status = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+        return HttpResponse(404 if request.path.endswith("/b") else 200, [], orjson.dumps(status))
+
+    async with world() as w:
+        w.remote.answer = answer
+        await w.service()
+        await w.register()
+        await w.condition("Passed")
+        client = InProcessClient(w.api.server, UserInfo("admin", ("system:masters",)))
+        found = await client.list(things, "x", label_selector="a=b")
+        assert (found.items, found.resource_version) == (listed["items"], "7")
+        await client.delete_collection(things, "x", propagation="Background")
+        with pytest.raises(ApiError) as problem:
+            await client.delete(things, "x", "b")
+        assert problem.value.code == 404
+        sent = [r for r in w.remote.requests if b"x-remote-user" in r.headers]
+        assert [(r.method, r.target) for r in sent][-3:] == [
+            ("GET", b"/apis/things.example.com/v1/namespaces/x/things?labelSelector=a%3Db"),
+            ("DELETE", b"/apis/things.example.com/v1/namespaces/x/things"),
+            ("DELETE", b"/apis/things.example.com/v1/namespaces/x/things/b"),
+        ]
+        assert orjson.loads(sent[-2].body)["propagationPolicy"] == "Background"
+        assert sent[-2].headers[b"content-type"] == b"application/json"

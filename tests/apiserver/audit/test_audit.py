@@ -333,9 +333,8 @@ async def secret_traffic(api: Api) -> None:
         "POST", SECRETS, b'{"metadata": {"name": "s"}, "data": {"p": "' + PASSWORD.encode()
     )  # broken JSON
     await api.send("POST", SECRETS, {"metadata": {"name": "S!"}, "data": {"p": ENCODED}})  # refused
-    await api.send(
-        "POST", SECRETS, {"metadata": {"name": "s"}, "data": {"p": PASSWORD + "!"}}
-    )  # not base64
+    # not base64
+    await api.send("POST", SECRETS, {"metadata": {"name": "s"}, "data": {"p": PASSWORD + "!"}})
     await api.send("GET", CM, peer=None, headers={b"authorization": f"Bearer x{TOKEN}".encode()})
     await api.send("GET", CM, peer=None, headers={b"authorization": f"Basic {ENCODED}".encode()})
     await api.send("GET", f"{CM}?access_token={TOKEN}&limit=1")
@@ -662,6 +661,22 @@ def test_the_file_is_private_and_rotated_by_size(tmp_path: Path) -> None:
         orjson.loads(line)["n"] for f in reversed(files) for line in f.read_bytes().splitlines()
     ]
     assert numbers == list(range(numbers[0], 100))
+
+
+def test_a_device_or_a_pipe_is_not_rotated(tmp_path: Path) -> None:
+    """--audit-log /dev/null must not rename /dev/null, or take it from others."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o622)
+    mode = pipe.stat().st_mode
+    reader = os.open(pipe, os.O_RDWR)  # also keeps the pipe open
+    log = AuditLog(pipe, max_bytes=100)
+    log.open()
+    for n in range(10):
+        log.write(FakeEntry({"n": n, "text": "x" * 80}))
+    log.close()
+    assert os.read(reader, 65536).count(b"\n") == 10
+    os.close(reader)
+    assert os.listdir(tmp_path) == ["pipe"] and pipe.stat().st_mode == mode
 
 
 def test_an_event_that_cannot_be_written_does_not_end_the_log(tmp_path: Path) -> None:

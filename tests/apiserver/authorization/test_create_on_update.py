@@ -93,9 +93,8 @@ CASES = [
 
 async def with_widgets() -> Api:
     api = await start()
-    await asyncio.sleep(
-        0
-    )  # each step in a callback of its own: the first of a process imports a lot
+    # each step in a callback of its own: the first of a process imports a lot
+    await asyncio.sleep(0)
     version = {
         "name": "v1",
         "served": True,

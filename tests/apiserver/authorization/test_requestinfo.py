@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 
 import pytest
 
+from transom.apiserver.core import requestinfo
 from transom.apiserver.core.requestinfo import RequestInfo, UnknownRequest, parse_request_info
 from transom.http.messages import decode_path, parse_query
 
@@ -426,3 +430,32 @@ def test_random_requests_have_the_attributes_of_the_oracle() -> None:
         assert got == expected, (method, target)
         compared += info.is_resource
     assert compared > 10_000
+
+
+_SEGMENTS = ("namespaces", "a", "pods", "status", "watch", "proxy", "*", "")
+_PATHS = [
+    f"/{prefix}/{'/'.join(rest)}{end}"
+    for prefix in ("api/v1", "apis/apps/v1")
+    for length in range(1, 5)
+    for rest in product(_SEGMENTS, repeat=length)
+    for end in ("", "/")
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_the_attributes_do_not_depend_on_other_paths(method: str) -> None:
+    """Paths of objects share what was found for their collection."""
+
+    def outcome(parse: Callable[[], RequestInfo]) -> object:
+        try:
+            return parse()
+        except UnknownRequest as problem:
+            return str(problem)
+
+    for path in _PATHS:
+        for query in ({}, {"watch": ["1"], "fieldSelector": ["metadata.name=b"]}):
+            expected = outcome(partial(requestinfo._parse, method, path, query))
+            for _ in range(2):
+                assert outcome(partial(parse_request_info, method, path, query)) == expected, path
+    found = parse_request_info(method, "/api/v1/namespaces/a/pods/b")
+    assert type(found) is RequestInfo

@@ -167,9 +167,8 @@ async def test_options_come_from_the_body_or_else_from_the_query() -> None:
         assert (await api.call("DELETE", maps + "/a?uid=other"))[0] == 409
         assert (await api.call("DELETE", maps + "/a?resourceVersion=1"))[0] == 409
         await api.ok("DELETE", f"{maps}/a?uid={made['metadata']['uid']}&dryRun=All")
-        await api.ok(
-            "DELETE", maps + "/a?dryRun=All", {}
-        )  # a body, though empty: the query does not count
+        # a body, though empty: the query does not count
+        await api.ok("DELETE", maps + "/a?dryRun=All", {})
         assert (await api.call("GET", maps + "/a"))[0] == 404
 
 

@@ -111,9 +111,8 @@ async def test_a_quiet_flow_is_not_held_up_by_a_busy_one() -> None:
         level.release(1)
         await asyncio.gather(*tasks)
         assert order.index("quiet") <= 1
-        assert (
-            max(i for i, name in enumerate(order) if name == "quiet") <= 11
-        )  # one of each in turn
+        # one of each in turn
+        assert max(i for i, name in enumerate(order) if name == "quiet") <= 11
 
 
 async def test_heavy_requests_pay_for_their_seats() -> None:

@@ -317,3 +317,29 @@ async def test_modes(tmp_path: Path) -> None:
 def test_wrong_modes(modes: list[str], file: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         modes_configuration(modes, file)
+
+
+async def test_the_webhook_learns_the_selectors_of_a_list(tmp_path: Path) -> None:
+    only = "request.resourceAttributes.fieldSelector.requirements.exists(r, r.values[0] == 'n')"
+    conditions = [
+        {"expression": "has(request.resourceAttributes.fieldSelector)"},
+        {"expression": only},
+    ]
+    more = {"matchConditionSubjectAccessReviewVersion": "v1", "matchConditions": conditions}
+    async with (
+        LoopbackServer(jane_may_read_pods, CA).serving() as webhook,
+        serve(tmp_path, configuration(tmp_path, webhook, **more)) as api,
+    ):
+        query = "fieldSelector=spec.nodeName%3Dn,status.phase%21%3DFailed&labelSelector=a%20in%20(x,y),!b"
+        assert (await api.call("GET", f"{PODS}?{query}", peer=JANE))[0] == 200
+        assert (await api.call("GET", PODS, peer=JANE))[0] == 403  # not asked about
+        ((_, _, review),) = webhook.requests
+        attributes = review["spec"]["resourceAttributes"]
+        assert attributes["fieldSelector"]["requirements"] == [
+            {"key": "spec.nodeName", "operator": "In", "values": ["n"]},
+            {"key": "status.phase", "operator": "NotIn", "values": ["Failed"]},
+        ]
+        assert attributes["labelSelector"]["requirements"] == [
+            {"key": "a", "operator": "In", "values": ["x", "y"]},
+            {"key": "b", "operator": "DoesNotExist"},
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.apiserver.harness import start
 
 from transom.apiserver.core.requestinfo import parse_request_info
@@ -9,6 +10,7 @@ from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.flowcontrol.flows import RequestFlows
 from transom.apiserver.serving.metrics import MAX_LABEL_SETS, ApiServerMetrics
 from transom.http.messages import HttpResponse
+from transom.machinery.releases import Release
 
 
 def record(metrics: ApiServerMetrics, method: str, path: str, code: int = 404) -> None:
@@ -100,3 +102,21 @@ async def test_long_paths_are_not_kept() -> None:
         await api.send("GET", f"/api/v1/namespaces/{number}{'x' * 5000}/pods")
     assert len(flows._found) == before
     await api.server.stop()
+
+
+@pytest.mark.parametrize(
+    "metric", ["apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds"]
+)
+def test_each_bucket_counts_the_requests_that_were_at_most_as_long(metric: str) -> None:
+    metrics = ApiServerMetrics(ResourceRegistry().is_served, Release(1, 36))
+    info = parse_request_info("GET", "/api/v1/namespaces/a/pods/b")
+    seconds = [0.01, 0.05, 0.051, 0.15, 0.2, 0.55, 1, 2.2, 44, 45, 46, 59.9, 60, 61, 1000]
+    for duration in seconds:
+        metrics.record(info, HttpResponse(200, []), duration)
+    lines = [
+        line for line in metrics.render({}).splitlines() if line.startswith(f"{metric}_bucket")
+    ]
+    assert len(lines) > 20
+    for line in lines:
+        bound = float(line.partition('le="')[2].partition('"')[0])
+        assert int(line.rpartition(" ")[2]) == sum(one <= bound for one in seconds), line

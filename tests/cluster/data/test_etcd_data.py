@@ -15,7 +15,7 @@ from transom.apiserver.server import ServerOptions, build_api_server
 from transom.cluster import config as configs
 from transom.cluster import protection
 from transom.cluster.config import ClusterConfig
-from transom.cluster.data import snapshots
+from transom.cluster.data import snapshot_restore, snapshots
 from transom.cluster.data.etcd_data import etcd_of_stopped_cluster
 from transom.cluster.ha import layout
 from transom.kit.clock import RealClock
@@ -77,7 +77,7 @@ async def _read(api: Api) -> Any:
 
 
 def _restore(path: Path, **options: Any) -> dict[str, Any]:
-    return snapshots.restore_snapshot(
+    return snapshot_restore.restore_snapshot(
         path,
         "",
         key_file=None,

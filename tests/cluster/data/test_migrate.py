@@ -249,6 +249,39 @@ def test_revisions_in_etcd_are_higher_than_all_before(
     assert min(versions_of(inside)) > max(versions_of(before))
 
 
+def test_an_object_and_its_quota_share_a_revision_in_etcd_and_not_in_a_file(
+    etcd: EtcdProcess, config: ClusterConfig
+) -> None:
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    url = etcd.fresh_url()
+
+    async def fill() -> tuple[Any, Any]:
+        api = await _serve(make_etcd_store(parse_etcd_address(url), NOTHING, "1.20"))
+        hard = {"configmaps": "5"}
+        quota = await api.ok("POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+        quota["status"] = {"hard": hard, "used": {"configmaps": "0"}}
+        await api.ok("PUT", f"{quotas}/q/status", quota)
+        await api.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        found = await api.ok("GET", f"{MAPS}/a"), await api.ok("GET", f"{quotas}/q")
+        await api.server.stop()
+        return found
+
+    async def read() -> tuple[Any, Any]:
+        api = await _serve(SqliteStore(config.database))
+        found = await api.ok("GET", f"{MAPS}/a"), await api.ok("GET", f"{quotas}/q")
+        await api.server.stop()
+        return found
+
+    configs.save_config(replace(config, store=url))
+    made, quota = asyncio.run(fill())
+    assert made["metadata"]["resourceVersion"] == quota["metadata"]["resourceVersion"]
+    migrate_cluster(_saved_config(), SQLITE, lambda _text: None)
+    kept, moved = asyncio.run(read())
+    assert kept == made
+    assert int(moved["metadata"]["resourceVersion"]) > int(quota["metadata"]["resourceVersion"])
+    assert without_versions({"": [moved]}) == without_versions({"": [quota]})
+
+
 def test_several_servers_move_to_another_etcd(etcd: EtcdProcess, config: ClusterConfig) -> None:
     before = asyncio.run(_fill(config))
     migrate_cluster(config, OWN_ETCD, lambda _text: None, 2)

@@ -14,10 +14,11 @@ from typing import Any
 import orjson
 import pytest
 
+from transom.apiserver.core.integrity import check_value
 from transom.cluster import config as configs
 from transom.cluster import daemon
 from transom.cluster.config import ClusterConfig
-from transom.cluster.data import snapshots
+from transom.cluster.data import snapshot_check, snapshot_restore, snapshots
 from transom.cluster.data.snapshot_sources import read_stopped_cluster
 from transom.cluster.pki import ensure_cluster_pki
 from transom.kit import keyring
@@ -123,7 +124,7 @@ def test_a_snapshot_of_a_stopped_cluster_is_what_the_cluster_holds(home: Path) -
         home / "a.snapshot.partial"
     ).exists()
     assert (
-        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["sha256"]
+        snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)["sha256"]
         == saved["sha256"]
     )
     reader = SnapshotReader(home / "a.snapshot")
@@ -138,7 +139,7 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
     snapshots.save_snapshot(
         config, home / "a.snapshot", with_keys=False, report_progress=report_progress
     )
-    found = snapshots.restore_snapshot(
+    found = snapshot_restore.restore_snapshot(
         home / "a.snapshot",
         "green",
         key_file=None,
@@ -174,7 +175,7 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
 
     with_store(green, old_clients)
     with pytest.raises(UserError, match="exists"):
-        snapshots.restore_snapshot(
+        snapshot_restore.restore_snapshot(
             home / "a.snapshot",
             "green",
             key_file=None,
@@ -200,7 +201,7 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
     with_store(config, more)
     key = (config.pki / "sa.key").read_bytes()
     (config.pki / "sa.key").write_bytes(b"another")
-    found = snapshots.restore_snapshot(
+    found = snapshot_restore.restore_snapshot(
         home / "a.snapshot",
         "",
         key_file=None,
@@ -226,7 +227,7 @@ def test_a_running_cluster_is_not_restored_over(home: Path) -> None:
     )
     lock = daemon.ClusterLock(config)
     with pytest.raises(UserError, match="already running"):
-        snapshots.restore_snapshot(
+        snapshot_restore.restore_snapshot(
             home / "a.snapshot",
             "",
             key_file=None,
@@ -247,19 +248,19 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
     assert b"c2lnbmVk" not in data
     moved = home / "keys"
     Path(config.encryption_key_file).rename(moved)
-    found = snapshots.verify_snapshot(
+    found = snapshot_check.verify_snapshot(
         home / "a.snapshot", None if with_keys else moved, report_progress
     )
     assert found["encryptedNotDecoded"] == 0
     if not with_keys:
         assert (
-            snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)[
+            snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)[
                 "encryptedNotDecoded"
             ]
             == 1
         )
         with pytest.raises(UserError, match="encrypted"):
-            snapshots.restore_snapshot(
+            snapshot_restore.restore_snapshot(
                 home / "a.snapshot",
                 "green",
                 key_file=None,
@@ -268,7 +269,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
                 report_progress=report_progress,
             )
         assert configs.load_config("green") is None
-    snapshots.restore_snapshot(
+    snapshot_restore.restore_snapshot(
         home / "a.snapshot",
         "green",
         key_file=None if with_keys else moved,
@@ -297,12 +298,12 @@ def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
         changed[at] ^= 1 << rng.randrange(8)
         path.write_bytes(changed)
         with pytest.raises(UserError) as refused:
-            snapshots.verify_snapshot(path, None, report_progress)
-        assert refused.value.code == snapshots.EXIT_DAMAGED, at
+            snapshot_check.verify_snapshot(path, None, report_progress)
+        assert refused.value.code == snapshot_check.EXIT_DAMAGED, at
     for _ in range(30):
         path.write_bytes(data[: rng.randrange(len(data))])
         with pytest.raises(UserError, match="damaged"):
-            snapshots.restore_snapshot(
+            snapshot_restore.restore_snapshot(
                 path,
                 "green",
                 key_file=None,
@@ -314,7 +315,7 @@ def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
     for more in (b"x", data[-8:], data):
         path.write_bytes(data + more)
         with pytest.raises(UserError, match="something follows its end"):
-            snapshots.verify_snapshot(path, None, report_progress)
+            snapshot_check.verify_snapshot(path, None, report_progress)
 
 
 class Interrupted:
@@ -345,16 +346,20 @@ def test_an_interrupted_save_continues_where_it_stopped(home: Path, torn: int) -
     source = Interrupted(read_stopped_cluster(config), 2)
     target = home / "a.snapshot"
     with pytest.raises(UserError, match="does not answer"):
-        snapshots._save(config, source, target, with_keys=False, report_progress=report_progress)
+        snapshots.write_snapshot(
+            config, source, target, with_keys=False, report_progress=report_progress
+        )
     assert not target.exists()
     partial = home / "a.snapshot.partial"
     if torn:
         partial.write_bytes(partial.read_bytes()[:-torn])
     source.left = 100
     printed: list[str] = []
-    saved = snapshots._save(config, source, target, with_keys=False, report_progress=printed.append)
+    saved = snapshots.write_snapshot(
+        config, source, target, with_keys=False, report_progress=printed.append
+    )
     assert source.begun == 1 and printed and saved["records"] == 601
-    assert snapshots.verify_snapshot(target, None, report_progress)["records"] == 601
+    assert snapshot_check.verify_snapshot(target, None, report_progress)["records"] == 601
     assert {record.key for record in SnapshotReader(target)} == set(contents(config))
 
 
@@ -362,7 +367,7 @@ def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
     config = cluster()
     source = Interrupted(read_stopped_cluster(config), 1)
     with pytest.raises(UserError):
-        snapshots._save(
+        snapshots.write_snapshot(
             config, source, home / "a.snapshot", with_keys=False, report_progress=report_progress
         )
     assert (
@@ -371,7 +376,9 @@ def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
         )["records"]
         == 601
     )
-    assert snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["records"] == 601
+    assert (
+        snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)["records"] == 601
+    )
 
 
 def test_list_names_what_is_there_and_what_is_damaged(home: Path) -> None:
@@ -398,7 +405,7 @@ def test_objects_that_do_not_decode_are_found(home: Path) -> None:
     writer.add_records(pack_records([SnapshotRecord("pods/default/a", b"{", 3, 3, None)]))
     writer.finish()
     with pytest.raises(UserError, match="pods/default/a: the value is not JSON") as refused:
-        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)
+        snapshot_check.verify_snapshot(home / "a.snapshot", None, report_progress)
     assert refused.value.code == 3
 
 
@@ -425,11 +432,7 @@ FOREIGN: dict[str, tuple[list[SnapshotRecord], dict[str, Any], str]] = {
     "key": ([RECORD._replace(key="")], {}, "damaged: a record has no proper key"),
     "late": ([RECORD._replace(mod_revision=10)], {}, "damaged: the revision of secrets/"),
     "no revision": ([RECORD._replace(create_revision=0)], {}, "damaged: the revision of secrets/"),
-    "same revision": (
-        [RECORD, RECORD._replace(key="secrets/default/b")],
-        {},
-        "damaged: .*a and .*b have the same revision",
-    ),
+    "same key": ([RECORD, RECORD], {}, "damaged: secrets/default/a is there twice"),
     "network": ([], {"cluster.json": {"network": 5}}, "no usable configuration"),
     "gates": ([], {"cluster.json": {"feature_gates": 5}}, "no usable configuration"),
     "gate": ([], {"cluster.json": {"feature_gates": [5]}}, "feature_gates has items other"),
@@ -447,17 +450,37 @@ def test_a_snapshot_with_odd_contents_is_refused_with_the_reason(home: Path, nam
     records, more, message = FOREIGN[name]
     path = foreign_snapshot(home / "a.snapshot", records, **more)
     with pytest.raises(UserError, match=message):
-        snapshots.restore_snapshot(
+        snapshot_restore.restore_snapshot(
             path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
         )
     assert configs.load_config("new") is None
+
+
+def test_changes_of_one_transaction_of_etcd_are_restored_with_distinct_revisions(
+    home: Path,
+) -> None:
+    def record(name: str, created: int) -> SnapshotRecord:
+        value = {"metadata": {"name": name, "namespace": "default", "resourceVersion": "3"}}
+        return SnapshotRecord(f"configmaps/default/{name}", orjson.dumps(value), created, 3, None)
+
+    path = foreign_snapshot(home / "a.snapshot", [record("quota", 2), record("z", 3)])
+    snapshot_restore.restore_snapshot(
+        path, "new", key_file=None, replace_existing=False, bump=0, report_progress=print
+    )
+    restored = configs.load_config("new")
+    assert restored is not None
+    found = {
+        (key.rpartition("/")[2], created, modified, check_value(key, modified, value))
+        for key, (value, created, modified) in contents(restored).items()
+    }
+    assert found == {("z", 3, 3, ""), ("quota", 2, 10, "")}
 
 
 @pytest.mark.parametrize("value", [b"\xff" * 20, b"[]", b'{"data":5}', b"5"])
 def test_a_secret_that_does_not_decode_does_not_prevent_a_restore(home: Path, value: bytes) -> None:
     fine = RECORD._replace(key="secrets/default/b", mod_revision=4)
     path = foreign_snapshot(home / "a.snapshot", [RECORD._replace(value=value), fine])
-    report = snapshots.restore_snapshot(
+    report = snapshot_restore.restore_snapshot(
         path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
     )
     assert report["records"] == 2
@@ -470,7 +493,7 @@ def test_the_restored_cluster_lives_in_its_own_folder(home: Path) -> None:
     path = foreign_snapshot(
         home / "a.snapshot", [RECORD], **{"cluster.json": {"home": str(home / "elsewhere")}}
     )
-    snapshots.restore_snapshot(
+    snapshot_restore.restore_snapshot(
         path, "new", key_file=None, replace_existing=False, bump=1, report_progress=print
     )
     restored = configs.load_config("new")
@@ -518,3 +541,12 @@ def test_a_ring_in_a_snapshot_is_the_ring_of_the_file(tmp_path: Path) -> None:
     ring = keyring.parse_key_file((tmp_path / "keys").read_bytes())
     assert isinstance(ring, KeyRing)
     assert keyring.load_key_file(tmp_path / "keys").unseal("a", ring.seal("a", b"x")) == b"x"
+
+
+def test_a_snapshot_has_no_password_of_the_etcd(home: Path) -> None:
+    configs.save_config(ClusterConfig(name="blue", store="etcds://me:secret@a,b:1/p?ca=/ca"))
+    config = configs.load_config("blue")
+    assert config is not None
+    files = {name: contents for name, _, contents in snapshots._files(config, with_keys=False)}
+    assert b"secret" not in files["cluster.json"]
+    assert orjson.loads(files["cluster.json"])["store"] == "etcds://me@a,b:1/p?ca=/ca"

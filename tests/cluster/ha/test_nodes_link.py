@@ -13,7 +13,7 @@ import pytest
 from tests.etcd_process import eventually
 
 from transom.cloud.calls import CloudCalls
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.cloud.provider import CloudProvider
 from transom.cluster.config import ClusterConfig
 from transom.cluster.ha.nodes_link import NodesLinkServer, RemoteNodes

@@ -168,7 +168,7 @@ def test_custom_resources(
             page.wait_for_timeout(500)
         page.click("#rows >> text=w1")
         page.click("#tab-yaml")
-        page.wait_for_selector("#yaml >> text=kind: Widget")
+        page.wait_for_selector("#yaml-text >> text=kind: Widget")
     finally:
         mixed_kubectl("delete", f"crd/widgets.{group}")
 
@@ -326,7 +326,7 @@ def test_markup_in_objects_is_only_text(
     page.click("#tab-events")
     page.wait_for_selector("#events >> text=onerror=alert(1) >> nth=0")
     page.click("#tab-yaml")
-    page.wait_for_selector("#yaml >> text=onerror=alert(1)")
+    page.wait_for_selector("#yaml-text >> text=onerror=alert(1)")
     page.click("#tab-logs")
     page.wait_for_selector("#log >> text=onerror=alert(1) >> nth=0")
     page.goto(f"{console.origin}/objects/core/v1/events?namespace={namespace}&wide=1")

@@ -24,9 +24,8 @@ def test_configuration_changes_while_it_is_mounted(home: Space) -> None:
     home("patch", "configmap", "settings", "--patch", '{"data": {"colour": "blue"}}')
     home("patch", "secret", "keys", "--patch", '{"stringData": {"password": "quiet"}}')
 
-    home(
-        "annotate", "pods", "linux", "windows", "look=again"
-    )  # else kubelets look after their pods once a minute
+    # else kubelets look after their pods once a minute
+    home("annotate", "pods", "linux", "windows", "look=again")
     home.until(lambda _: _seen(home) == ("bluequiet", "bluequiet"), "pod", "linux")
 
 

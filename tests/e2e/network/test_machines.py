@@ -170,9 +170,8 @@ def test_the_cluster_is_switched_off_and_on(own: Net) -> None:
 def test_many_services(own: Net) -> None:
     own("create", "namespace", "many")
     own.at("many").apply(pod("server", "linux-1", APP))
-    core = client.CoreV1Api(
-        config.new_client_from_config(str(own.cluster.kubeconfig))
-    )  # kubectl allows itself few requests
+    # kubectl allows itself few requests
+    core = client.CoreV1Api(config.new_client_from_config(str(own.cluster.kubeconfig)))
     for i in range(MANY):
         core.create_namespaced_service("many", service(f"s-{i}", APP))
     last = [f"s-{i}.many.svc.cluster.local/hostname" for i in (0, MANY // 2, MANY - 1)]

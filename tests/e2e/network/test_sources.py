@@ -117,9 +117,8 @@ def test_the_external_policy_local_keeps_clients(space: Net, node: str, other: s
             strict=True,
         )
     )
-    nothing = (
-        "refused" if other.startswith("windows") else "dropped"
-    )  # there is a rule for it, or there is none
+    # there is a rule for it, or there is none
+    nothing = "refused" if other.startswith("windows") else "dropped"
     assert {name: found["verdict"] for name, found in traced.items()} == {
         f"local by {node}": "delivered",
         f"local by {other}": nothing,
@@ -163,9 +162,8 @@ def test_ports_of_hosts(net: Net, space: Net, node: str) -> None:
     ports = [{"containerPort": 8080, "hostPort": 9090}]
     space.apply(pod("server", node, container={"ports": ports}))
     space.ready()
-    own = {"windows-1": "win-1", "windows-2": "win-2"}.get(
-        node
-    )  # mappings are on the way into the node
+    # mappings are on the way into the node
+    own = {"windows-1": "win-1", "windows-2": "win-2"}.get(node)
     clients = [name for name in ("lin-0", "lin-c", "win-1", "win-2", "host-1") if name != own]
     answers = {client: net.fetch(client, f"{NODES[node]}:9090/hostname")[0] for client in clients}
     assert answers == dict.fromkeys(clients, "server")

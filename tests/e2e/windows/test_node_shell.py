@@ -148,9 +148,8 @@ def test_exit_codes_streams_and_input(node: Node) -> None:
     done = node.run("cmd", "/c", "echo out& echo err 1>&2& exit 7")
     assert (done.stdout.split(), done.stderr.split(), done.returncode) == (["out"], ["err"], 7)
     assert node.run("powershell", "-Command", "-", stdin="1 + 2\nexit 5\n").returncode == 5
-    assert (
-        node.run("sc.exe", "query", "nothing").returncode == 1
-    )  # 1060 is more than a shell here can see
+    # 1060 is more than a shell here can see
+    assert node.run("sc.exe", "query", "nothing").returncode == 1
     cluster = node.kubectl.cluster
     unknown = cluster.transom(
         "node", "exec", "--name", cluster.name, "x", "--", "hostname", check=False

@@ -110,9 +110,8 @@ def driver(place: Place) -> Iterator[str]:
     )
     place("apply", "--filename", "-", stdin=text)
     yield name
-    place(
-        "delete", "pod", "--selector=!app"
-    )  # while the driver is there to let go of their volumes
+    # while the driver is there to let go of their volumes
+    place("delete", "pod", "--selector=!app")
     place("delete", "--wait=false", "--filename", "-", stdin=text)
     proxy(place, "off")
 
@@ -189,9 +188,8 @@ def test_a_csi_driver_on_both_systems(place: Place, driver: str) -> None:
     volume = place.object("pvc", "data")["spec"]["volumeName"]
     place("delete", "pod", "q")
     place("delete", "pvc", "data")
-    place(
-        "wait", "--for=delete", f"pv/{volume}", "--timeout=60s", check=False
-    )  # it may be gone already
+    # it may be gone already
+    place("wait", "--for=delete", f"pv/{volume}", "--timeout=60s", check=False)
     assert "not found" in place.refused("get", "pv", volume)
 
 

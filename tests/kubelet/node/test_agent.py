@@ -205,9 +205,8 @@ async def test_quantities_in_another_notation_are_not_a_change(
         plane.agent()
         await plane.settle()
         node = await plane.node()
-        assert (
-            node["status"]["allocatable"]["ephemeral-storage"] == "96636764k"
-        )  # of 96636764000, a tenth as a float
+        # of 96636764000, a tenth as a float
+        assert node["status"]["allocatable"]["ephemeral-storage"] == "96636764k"
         await plane.settle(60)
         assert (await plane.node())["metadata"]["resourceVersion"] == node["metadata"][
             "resourceVersion"

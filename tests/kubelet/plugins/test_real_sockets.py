@@ -231,9 +231,8 @@ def test_a_driver_that_is_refused_hears_why(
             place.object("csinodes", "node-1")["spec"]["drivers"] == []
             and place.drivers.find(NAME) is None
         )
-        await place.until(
-            lambda: len(place.driver.statuses) > 1
-        )  # it is asked again, later and later
+        # it is asked again, later and later
+        await place.until(lambda: len(place.driver.statuses) > 1)
 
     play(place, scenario)
 

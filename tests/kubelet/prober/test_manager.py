@@ -133,9 +133,8 @@ async def test_startup_holds_the_others_back() -> None:
         assert web.prober.readiness(web.id) is True
         before = len(node.runtime.calls)
         await node.clock.run_for(10)
-        assert (
-            len(node.runtime.calls) - before == 20
-        )  # readiness and liveness; startup has done its part
+        # readiness and liveness; startup has done its part
+        assert len(node.runtime.calls) - before == 20
         await web.restart()
         assert web.prober.startup(web.id) is None and web.prober.readiness(web.id) is False
     async with play() as node:

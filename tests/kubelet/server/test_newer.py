@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.kubelet.world import World
 
+from transom.kubelet.base import ProgramOutput
 from transom.kubelet.config import MemoryReservation
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.nodelogs import parse_log_query, serve_node_logs
@@ -116,11 +117,11 @@ class Programs:
     def __init__(self) -> None:
         self.run: list[Sequence[str]] = []
 
-    async def __call__(self, argv: Sequence[str], seconds: float) -> tuple[int, bytes]:
+    async def __call__(self, argv: Sequence[str], seconds: float, **_: Any) -> ProgramOutput:
         self.run.append(argv)
         if "--field" in argv:
-            return 0, b"kubelet.service\ncontainerd.service\n"
-        return 0, b"the log\n"
+            return ProgramOutput(0, b"kubelet.service\ncontainerd.service\n")
+        return ProgramOutput(0, b"the log\n")
 
 
 async def ask(world: World, **query: Any) -> bytes:

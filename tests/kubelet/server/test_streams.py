@@ -211,9 +211,8 @@ def test_a_client_that_does_not_read_holds_up_its_command() -> None:
 
 def test_streams_that_never_come() -> None:
     async def scenario(world: World, port: int) -> None:
-        session = remotecommand.SpdyCommandClient(
-            CommandStreams(stdout=True), channels.V4
-        )  # and none for errors
+        # and none for errors
+        session = remotecommand.SpdyCommandClient(CommandStreams(stdout=True), channels.V4)
         peer = await connect(port, EXEC, session)
         peer.flush()
         await peer.reader.read(1)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ from transom.kubelet.stats.counting import count_runtime_operations
 from transom.runtime.api import RuntimeFailure, SandboxConfig
 
 
-def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
+async def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
     world = World()
     metrics = world.server.metrics
     inner: Any = SimpleNamespace(
@@ -32,13 +31,10 @@ def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
 
     inner.run_sandbox, inner.start_container, inner.stop_container = run, start, stop
 
-    async def scenario() -> None:
-        with pytest.raises(RuntimeFailure):
-            await runtime.run_sandbox(SandboxConfig("p", "ns", "u1"))
-        await runtime.start_container("cid")
-        await runtime.stop_container("cid", grace=3)
-
-    asyncio.run(scenario())
+    with pytest.raises(RuntimeFailure):
+        await runtime.run_sandbox(SandboxConfig("p", "ns", "u1"))
+    await runtime.start_container("cid")
+    await runtime.stop_container("cid", grace=3)
     assert [c.id for c in runtime.containers("u1")] == ["cid"]
     printed = render_metrics(metrics.collect())
     for operation in ("run_podsandbox", "start_container", "stop_container"):

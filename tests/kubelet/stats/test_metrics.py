@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from tests.kubelet.world import World
 
 from transom.kit.clock import VirtualClock
@@ -20,6 +21,23 @@ def test_resource_metrics() -> None:
     assert "# TYPE node_memory_working_set_bytes gauge\n" in printed and printed.endswith(
         "\nscrape_error 0\n"
     )
+
+
+def test_resource_metrics_of_newer_releases() -> None:
+    labels = '{container="c",namespace="ns",pod="p"}'
+    old = World(version="v1.29.0").text("/metrics/resource")[1]
+    assert "# HELP node_memory_working_set_bytes [STABLE] Current" in old
+    assert "# HELP scrape_error [ALPHA] (Deprecated since 1.29.0) 1 if" in old
+    printed = World(version="v1.36.0").text("/metrics/resource")[1]
+    assert f"container_start_time_seconds{labels} 1.5" in printed
+    assert "node_swap_usage_bytes 0 " in printed
+    assert printed.endswith("\nresource_scrape_error 0\n") and "\nscrape_error" not in printed
+
+
+@pytest.mark.windows("W-RES-18")
+def test_windows_nodes_have_no_metrics_of_swap() -> None:
+    printed = World("windows", version="v1.36.0").text("/metrics/resource")[1]
+    assert "container_start_time_seconds{" in printed and "swap" not in printed
 
 
 def test_cadvisor_knows_containers_on_linux_only() -> None:

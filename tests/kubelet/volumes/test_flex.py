@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.kubelet.machines import UID, Machine, mount, pod
 
-from transom.kubelet.base import DriverFolders
+from transom.kubelet.base import DriverFolders, ProgramOutput
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machines.realfiles import RealFiles
@@ -106,19 +106,18 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
         ),
     ],
 )
-def test_a_script_is_run_for_each_step(tmp_path: Path, attach: str, commands: list[str]) -> None:
+async def test_a_script_is_run_for_each_step(
+    tmp_path: Path, attach: str, commands: list[str]
+) -> None:
     machine, files = node(tmp_path, SCRIPT % (attach, tmp_path / "disk"))
     wanted = using("example.com/disk", size="3")
 
-    async def scenario() -> None:
-        await machine.volumes.mount(wanted)
-        path = machine.volumes.of(UID)["v"].path
-        assert path == f"/var/lib/kubelet/pods/{UID}/volumes/example.com~disk/v"
-        files.write(path + "/f", b"x")
-        assert (tmp_path / "disk/f").read_bytes() == b"x"
-        await machine.volumes.unmount(UID)
-
-    asyncio.run(scenario())
+    await machine.volumes.mount(wanted)
+    path = machine.volumes.of(UID)["v"].path
+    assert path == f"/var/lib/kubelet/pods/{UID}/volumes/example.com~disk/v"
+    files.write(path + "/f", b"x")
+    assert (tmp_path / "disk/f").read_bytes() == b"x"
+    await machine.volumes.unmount(UID)
     lines = (tmp_path / "drivers/example.com~disk/calls").read_text().splitlines()
     assert [line.split()[0] for line in lines] == commands
     mounted = next(line for line in lines if line.startswith("mount "))
@@ -268,7 +267,7 @@ class Program:
         machine.files.mkdir(f"/{EXEC}/example.com~disk")
         machine.files.write(self.path, b"#!/bin/sh", 0o755)
 
-    async def run(self, argv: Sequence[str], seconds: float) -> tuple[int, bytes]:
+    async def run(self, argv: Sequence[str], seconds: float, **_: Any) -> ProgramOutput:
         assert argv[0] == self.path
         self.calls.append(list(argv[1:]))
         answer = self.answers.get(argv[1], '{"status": "Not supported"}')
@@ -279,7 +278,7 @@ class Program:
             self.machine.files.mount_tmpfs(argv[2], 1 << 20)  # type: ignore[attr-defined]
         if argv[1] in ("unmount", "unmountdevice") and (code, text) == (0, OK):
             self.machine.files.unmount(argv[2])  # type: ignore[attr-defined]
-        return code, text.encode()
+        return ProgramOutput(code, text.encode())
 
     @property
     def commands(self) -> list[str]:

@@ -83,9 +83,8 @@ def test_an_update_arrives_with_the_next_look(system: str) -> None:
     assert after != before
     machine.clock.advance(60)
     machine.run(machine.volumes.mount(wanted))
-    assert (
-        machine.files.readlink(volume(machine, "configmap", "c", "..data")) == after
-    )  # nothing new, nothing written
+    # nothing new, nothing written
+    assert machine.files.readlink(volume(machine, "configmap", "c", "..data")) == after
 
 
 def test_an_annotated_pod_is_looked_at_in_earnest() -> None:

@@ -102,9 +102,8 @@ async def test_a_container_of_another_build_does_not_start(
             "p",
             lambda pod: pod["status"]["phase"] != "Pending" or "ErrImage" in str(pod["status"]),
         )
-        if (
-            image.startswith("mcr.") and flavour == "containerd"
-        ):  # a list of the one build, in which containerd looks
+        # a list of the one build, in which containerd looks
+        if image.startswith("mcr.") and flavour == "containerd":
             assert "no match for platform in manifest" in state(pod)["waiting"]["message"]
             return
         end = state(pod)["terminated"]
@@ -351,7 +350,12 @@ async def test_a_node_of_windows_server_2022_needs_a_newer_pause_image(node: Any
 
 @pytest.mark.windows("OS-08", "OS-09", "OS-31", "ROAD-13", "ROAD-14", "WIN-OS-009")
 @pytest.mark.parametrize(
-    "settings", [{}, {"version": "v1.14.10"}, {"feature_gates": {"HyperVContainer": False}}]
+    "settings",
+    [
+        {"version": "v1.14.10"},
+        {"version": "v1.16.15", "feature_gates": {"HyperVContainer": False}},
+        {"version": "v1.21.14"},
+    ],
 )
 async def test_without_the_gate_the_annotation_for_hyper_v_has_no_effect(
     node: Any, settings: Any
@@ -408,10 +412,11 @@ async def test_a_hyper_v_isolated_pod_has_one_container(node: Any, version: str)
 
 @pytest.mark.windows("OS-09", "OS-31", "ROAD-05", "WIN-OS-012")
 @pytest.mark.parametrize("version", ["v1.17.17", "v1.20.15"])
+@pytest.mark.parametrize("gate", [GATE, {}])
 async def test_hyper_v_isolation_is_refused_by_the_releases_that_call_it_planned(
-    node: Any, version: str
+    node: Any, version: str, gate: Any
 ) -> None:
-    async with node("windows", runtime={"catalogue": OWN}, version=version, **GATE) as node:
+    async with node("windows", runtime={"catalogue": OWN}, version=version, **gate) as node:
         await node.create("p", metadata=ISOLATED, containers=[container(image="example.com/old")])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}

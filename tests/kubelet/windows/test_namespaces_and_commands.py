@@ -103,9 +103,8 @@ async def test_share_process_namespace_shares_the_network_alone(node: Any, flavo
         assert "PING.EXE" in (await printed(node, pod, "tasklist")).upper()
         assert "PING.EXE" not in (await printed(node, pod, "tasklist", "web")).upper()
         await run(node, pod, "cmd", "/c", "echo x> C:\\mine.txt")
-        assert (
-            await printed(node, pod, "type C:\\mine.txt", "web") == NOT_FOUND
-        )  # nor is the root file system
+        # nor is the root file system
+        assert await printed(node, pod, "type C:\\mine.txt", "web") == NOT_FOUND
         code = await run(
             node, pod, "curl", "-s", "-o", "nul", "-w", "%{http_code}", "http://127.0.0.1/"
         )
@@ -333,6 +332,5 @@ async def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
         assert pod["spec"]["containers"][0]["securityContext"] == {
             "windowsOptions": {"runAsUserName": "ContainerUser"}
         }
-        assert (
-            await printed(node, pod, "echo %COMPUTERNAME%") != "NODE1"
-        )  # it is not a process of the node
+        # it is not a process of the node
+        assert await printed(node, pod, "echo %COMPUTERNAME%") != "NODE1"

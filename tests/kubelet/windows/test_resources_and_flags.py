@@ -189,9 +189,8 @@ async def test_eviction_by_disk_works(node: Any) -> None:
 @pytest.mark.windows("FLAG-09", "FLAG-10", "WIN-RES-007")
 async def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
     async with node("windows", system_reserved={"memory": "500Mi"}, **SMALL) as node:
-        assert node.host.fill_memory(
-            5 * GI
-        )  # a process of the node takes far more than was reserved for it
+        # a process of the node takes far more than was reserved for it
+        assert node.host.fill_memory(5 * GI)
         await node.settle(30)
         status = (await the_node(node))["status"]
         assert parse_quantity(status["allocatable"]["memory"]).value() == 4 * GI - 600 * MI

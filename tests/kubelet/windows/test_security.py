@@ -175,9 +175,8 @@ async def test_run_as_user_name_is_not_there_at_first(node: Any, version: str, s
     async with node("windows", version=version, runtime={"catalogue": IMAGES}) as node:
         batch = cmd("echo %USERNAME%", image="example.com/web", securityContext=user("batch"))
         await node.create("p", restartPolicy="Never", containers=[batch])
-        assert (
-            log(node, await ended(node)) == seen
-        )  # at 1.14 only the account that was made in the image
+        # at 1.14 only the account that was made in the image
+        assert log(node, await ended(node)) == seen
 
 
 # ---- numbers of users
@@ -335,9 +334,8 @@ async def test_fields_of_a_container_that_only_linux_knows_are_ignored(
             await node.create(what, containers=[container(securityContext=context)])
             pod = await running(node, what)
             reports_it = config(node, pod)
-            assert reports_it.linux is None and reports_it.windows == usual.windows, (
-                what
-            )  # nothing of it reaches the runtime
+            # nothing of it reaches the runtime
+            assert reports_it.linux is None and reports_it.windows == usual.windows, what
             assert await printed(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
         assert not await warnings(node)  # and nothing is reported
 
@@ -433,9 +431,8 @@ async def test_docker_is_given_a_credential_spec_through_the_registry(node: Any)
         assert values[name] == SPEC and len(name) == len("k8s-cred-spec-") + 80
         await node.client.delete(PODS, "default", pod["metadata"]["name"])
         await node.settle(60)
-        assert set(node.host.registry.values(CREDENTIAL_SPECS)) == {
-            "mine"
-        }  # gone with its container
+        # gone with its container
+        assert set(node.host.registry.values(CREDENTIAL_SPECS)) == {"mine"}
 
 
 @pytest.mark.windows("RT-09")

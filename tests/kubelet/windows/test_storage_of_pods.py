@@ -454,7 +454,6 @@ async def test_fs_group_and_its_policy_have_no_effect(node: Any, flavour: str) -
         pod = await running(node)
         status = node.host.files.stat(volume(pod, "empty-dir", "v"))
         assert (status.uid, status.gid) == (0, 0)
-        assert (
-            await printed(node, pod, "echo mine> C:\\v\\x & type C:\\v\\x") == "mine"
-        )  # ContainerUser may write there
+        # ContainerUser may write there
+        assert await printed(node, pod, "echo mine> C:\\v\\x & type C:\\v\\x") == "mine"
         assert not await warnings(node)

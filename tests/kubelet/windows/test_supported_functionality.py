@@ -57,9 +57,8 @@ async def test_single_or_multiple_containers_per_pod_with_process_isolation(
         for mine, other in (("a", "b"), ("b", "a")):
             seen = await printed(node, pod, "tasklist", mine)
             assert ("PING.EXE" in seen.upper()) == (mine == "b"), (seen, other)
-            assert (
-                "CExecSvc.exe" in seen
-            )  # of the container's own system, as in every Windows container
+            # of the container's own system, as in every Windows container
+            assert "CExecSvc.exe" in seen
 
 
 @pytest.mark.windows("POD-07", "STO-01")
@@ -216,9 +215,8 @@ async def test_pre_stop_events(node: Any, flavour: str) -> None:
         await node.client.delete(PODS, "default", "p")
         await node.settle(2)
         assert node.host.files.read(path).strip() == b"bye"
-        assert (
-            in_runtime(node, pod).state == "running"
-        )  # it is asked to leave when the hook has ended
+        # it is asked to leave when the hook has ended
+        assert in_runtime(node, pod).state == "running"
         await node.settle(8)
         assert await node.missing("p")
         failing = {"preStop": {"exec": {"command": ["cmd", "/c", "exit 5"]}}}

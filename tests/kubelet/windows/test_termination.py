@@ -83,9 +83,8 @@ async def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flav
         pod = await running(node)
         await node.client.delete(PODS, "default", "p")
         await node.settle(1)
-        assert (
-            log(node, pod) == "CTRL_SHUTDOWN_EVENT"
-        )  # its handler runs, and what it says is in the log
+        # its handler runs, and what it says is in the log
+        assert log(node, pod) == "CTRL_SHUTDOWN_EVENT"
         await node.settle(4)
         assert await node.missing("p")
     assert heard[0] == "CTRL_SHUTDOWN_EVENT" and not [

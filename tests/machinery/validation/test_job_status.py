@@ -8,7 +8,10 @@ import pytest
 
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
-from transom.machinery.validation.job_status import job_status_options, update_job_status
+from transom.machinery.validation.job_status import (
+    job_status_options,
+    validate_job_status_update_with_options,
+)
 
 LATEST = Release(1, 36)
 START, END = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
@@ -27,7 +30,7 @@ def job(true: tuple[str, ...] = (), spec: dict[str, Any] | None = None, **status
 
 def errors(new: Any, old: Any, release: Release = LATEST) -> list[str]:
     options = job_status_options(FeatureSet(release))
-    return [str(error) for error in update_job_status(new, old, options)]
+    return [str(error) for error in validate_job_status_update_with_options(new, old, options)]
 
 
 INDEXED = {"completionMode": "Indexed", "backoffLimitPerIndex": 1}

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from transom.machinery.validation.pod_certificates import (
-    create_pod_certificate,
-    update_pod_certificate,
-    update_pod_certificate_status,
+    validate_pod_certificate_request_create,
+    validate_pod_certificate_request_status_update,
+    validate_pod_certificate_request_update,
 )
 
 KEY = ed25519.Ed25519PrivateKey.generate()
@@ -47,7 +47,9 @@ def request(**changes: Any) -> dict[str, Any]:
 
 
 def problems(**changes: Any) -> list[tuple[str, str]]:
-    return [(e.field, e.detail) for e in create_pod_certificate(request(**changes))]
+    return [
+        (e.field, e.detail) for e in validate_pod_certificate_request_create(request(**changes))
+    ]
 
 
 def test_a_good_request() -> None:
@@ -100,7 +102,7 @@ def test_the_deprecated_key_needs_a_proof() -> None:
 
 
 def test_the_spec_cannot_change() -> None:
-    errors = update_pod_certificate(request(podName="q"), request())
+    errors = validate_pod_certificate_request_update(request(podName="q"), request())
     assert [error.field for error in errors] == ["spec"]
 
 
@@ -134,7 +136,7 @@ def condition(kind: str, value: str = "True") -> dict[str, str]:
 
 
 def status_problems(new: dict[str, Any], old: dict[str, Any] | None = None) -> list[str]:
-    found = update_pod_certificate_status(new, old or request())
+    found = validate_pod_certificate_request_status_update(new, old or request())
     return [error.detail or error.type for error in found]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from transom.machinery.validation.storage_migration import (
-    create_migration,
-    update_migration,
-    update_migration_status,
+    validate_storage_version_migration_create,
+    validate_storage_version_migration_status_update,
+    validate_storage_version_migration_update,
 )
 
 
@@ -34,13 +34,18 @@ def condition(kind: str, value: str = "True") -> dict[str, str]:
     ],
 )
 def test_the_resource_is_checked(resource: dict[str, str], fields: list[str]) -> None:
-    assert [error.field for error in create_migration(migration(resource))] == fields
+    assert [
+        error.field for error in validate_storage_version_migration_create(migration(resource))
+    ] == fields
 
 
 def test_the_spec_cannot_change() -> None:
     old = migration({"resource": "pods"})
-    assert update_migration(migration({"resource": "pods", "group": ""}), old) == []
-    errors = update_migration(migration({"resource": "nodes"}), old)
+    assert (
+        validate_storage_version_migration_update(migration({"resource": "pods", "group": ""}), old)
+        == []
+    )
+    errors = validate_storage_version_migration_update(migration({"resource": "nodes"}), old)
     assert [(error.field, error.detail) for error in errors] == [("spec", "field is immutable")]
 
 
@@ -71,5 +76,7 @@ def test_the_status_is_checked(
     before: dict[str, Any], after: dict[str, Any], details: list[str]
 ) -> None:
     pods = {"resource": "pods"}
-    errors = update_migration_status(migration(pods, **after), migration(pods, **before))
+    errors = validate_storage_version_migration_status_update(
+        migration(pods, **after), migration(pods, **before)
+    )
     assert [error.detail for error in errors] == details

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from transom.kit.pki import make_ca
-from transom.machinery.validation.trust_bundles import create_trust_bundle
+from transom.machinery.validation.trust_bundles import validate_cluster_trust_bundle_create
 
 PLACEHOLDER = "-----BEGIN {0}-----\n{1}\n-----END {0}-----\n"
 
@@ -23,7 +23,7 @@ def bundle(text: str, name: str = "b", signer: str = "") -> dict[str, Any]:
 
 
 def problems(obj: dict[str, Any]) -> list[str]:
-    return [error.detail for error in create_trust_bundle(obj)]
+    return [error.detail for error in validate_cluster_trust_bundle_create(obj)]
 
 
 def test_the_name_follows_from_the_signer(anchor: str) -> None:

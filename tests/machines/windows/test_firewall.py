@@ -17,7 +17,7 @@ from transom.machines.windows.firewall import (
     firewall_rules,
     node_firewall_keys,
     parse_addresses,
-    parse_ports,
+    parse_port_ranges,
     put_rule,
     reset_firewall,
     set_profile,
@@ -151,9 +151,9 @@ def test_the_registry_is_the_only_state() -> None:
 
 
 def test_values_of_rules() -> None:
-    assert parse_ports("any") == () and parse_ports("80, 90-91") == ((80, 80), (90, 91))
-    assert parse_ports("RPC-EPMap") == ((135, 135),)
-    assert [parse_ports(text) for text in ("x", "80-", "9-1", "70000", "")] == [None] * 5
+    assert parse_port_ranges("any") == () and parse_port_ranges("80, 90-91") == ((80, 80), (90, 91))
+    assert parse_port_ranges("RPC-EPMap") == ((135, 135),)
+    assert [parse_port_ranges(text) for text in ("x", "80-", "9-1", "70000", "")] == [None] * 5
     assert [parse_addresses(text) for text in ("x", "10.0.0.9-10.0.0.1", "1.2.3.4/40")] == [
         None
     ] * 3

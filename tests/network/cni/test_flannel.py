@@ -485,9 +485,8 @@ def test_the_source_vip_is_asked_for_once(cluster: Any) -> None:
     assert source_vip(node.machine, "vxlan0", "10.244.2.0/24") == "10.244.2.2"
     assert node.files.read(r"C:\var\lib\cni\networks\vxlan0\10.244.2.2") == b"dummy\r\ndummy"
     assert json.loads(node.files.read(FILE))["ip4"]["gateway"] == "10.244.2.1"
-    assert (
-        source_vip(node.machine, "vxlan0", "10.244.9.0/24") == "10.244.2.2"
-    )  # stale, and not noticed
+    # stale, and not noticed
+    assert source_vip(node.machine, "vxlan0", "10.244.9.0/24") == "10.244.2.2"
 
 
 @pytest.mark.windows("TRB-86", "TRB-89", "TRB-90", "SUP-TRB-013")

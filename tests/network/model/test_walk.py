@@ -212,6 +212,24 @@ def test_ping(mode: Mode) -> None:
     assert cluster.walk("l1", OUTSIDE, protocol="icmp").outcome == "delivered"
 
 
+@pytest.mark.windows("LNET-17", "WIN-NET-001")
+def test_a_node_that_is_a_backend_is_still_outside_of_an_overlay() -> None:
+    """kube-proxy makes a remote endpoint with its address; it is no reason for a tunnel."""
+    cluster = peopled("overlay")
+    agent = {
+        "metadata": {"namespace": "default", "name": "agent"},
+        "spec": {"nodeName": "linux-1", "hostNetwork": True},
+        "status": {"podIP": cluster.ip("linux-1")},
+    }
+    cluster.objects["pods"].append(agent)
+    cluster.service("host", VIP, ["agent"], port=80, target=10250)
+    for target in ("linux-1", VIP):
+        found = cluster.walk("w1", target, port=80)
+        assert found.outcome == "delivered", story(found)
+        assert not any(hop.packet.outer for hop in found.hops), story(found)
+    assert cluster.walk("w1", "linux-1", protocol="icmp").outcome == "dropped"
+
+
 @pytest.mark.windows("TRB-77", "TRB-78", "WIN-NET-018")
 def test_outside_addresses_in_the_exception_list_never_answer() -> None:
     cluster = peopled(

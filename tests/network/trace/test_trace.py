@@ -474,7 +474,7 @@ def test_the_matrix_says_what_the_document_says(mode: Mode) -> None:
     assert all(result.works is not None for result in results), [
         r for r in results if r.works is None
     ]
-    wrong = [result for result in results if result.works is not result.says]
+    wrong = [result for result in results if result.works is not result.documented]
     if mode == "overlay":
         assert [(result.flow, result.limit) for result in wrong] == [
             ("Node to pod of another node", "WIN-NET-006")
@@ -491,7 +491,7 @@ def test_the_matrix_says_what_the_document_says(mode: Mode) -> None:
         "WIN-NET-003",
         "" if mode == "transparent" else "WIN-NET-001",
     }
-    assert {r.limit for r in results if not r.says} == limits
+    assert {r.limit for r in results if not r.documented} == limits
 
 
 def test_a_matrix_of_an_empty_cluster_tries_nothing() -> None:

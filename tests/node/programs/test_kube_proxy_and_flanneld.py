@@ -54,9 +54,8 @@ async def test_load_balancers_stay_unchanged_without_kube_proxy() -> None:
         assert world.balancers(old) and world.balancers(new)
         content = world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
         assert "Using Kernelspace Proxier." in content and 'FLAG: --v="4"' in content
-        assert (
-            f"Hns LoadBalancer resource created for cluster resources {new}" in content
-        )  # only from four on
+        # only from four on
+        assert f"Hns LoadBalancer resource created for cluster resources {new}" in content
         assert "LoadBalancer" not in printed.text
         await world.relaunch("kube-proxy", r"--log-dir=C:\logs", "--v=2")
         await world.clock.sleep(3)
@@ -227,9 +226,8 @@ async def test_the_network_given_to_kube_proxy() -> None:
             and "Unable to find HNS Network specified by later." in printed.text
         )
         await printed.process.stop()
-        printed = await world.launch(
-            "kube-proxy", *usual, kube_network="cbr0"
-        )  # names of variables are written anyhow
+        # names of variables are written anyhow
+        printed = await world.launch("kube-proxy", *usual, kube_network="cbr0")
         await world.clock.sleep(5)
         assert not printed.process.ended
 

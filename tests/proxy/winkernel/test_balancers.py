@@ -197,6 +197,28 @@ def test_a_named_target_port_is_the_first_endpoints() -> None:
     assert node.balancers()[CLUSTER]["to"] == ["10.244.2.5", "10.244.2.6"]
 
 
+@pytest.mark.windows("WIN-SVC-015")
+@pytest.mark.parametrize(
+    ("release", "target", "used"),
+    [
+        ((1, 33), 80, 80),
+        ((1, 33), "http", 8080),
+        ((1, 34), 80, 9090),
+        ((1, 34), "http", 9090),
+    ],
+)
+def test_the_port_of_backends_with_different_ports(
+    release: tuple[int, int], target: int | str, used: int
+) -> None:
+    """Since 1.34 also a service without a selector may have another port than its slices."""
+    node = Node(release=release)
+    node.put(service(ports=[port(80, target)]))
+    for n, number in enumerate((8080, 9090)):
+        node.put_pods("web", (f"10.244.2.{n + 5}", OTHER), number=number, suffix=str(n))
+    node.sync()
+    assert node.balancers()[CLUSTER]["port"] == used
+
+
 @pytest.mark.windows("WIN-SVC-002", "WIN-SVC-003", "WIN-SVC-004", "LB-02")
 @pytest.mark.parametrize(
     ("build", "release", "distribution", "warned"),

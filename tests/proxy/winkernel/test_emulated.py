@@ -74,5 +74,8 @@ def test_what_is_read_off_a_node() -> None:
         and not emulated.runs_windows(LIN1)
         and not emulated.runs_windows(None)
     )
-    assert emulated.node_build(WIN1).number == 17763 and emulated.node_build(None).number == 17763
+    assert (
+        emulated.reported_build(WIN1).number == 17763
+        and emulated.reported_build(None).number == 17763
+    )
     assert emulated.node_ip(None) == "" and emulated.node_ip(LIN1) == "172.18.0.5"

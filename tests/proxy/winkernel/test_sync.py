@@ -128,9 +128,8 @@ def test_with_another_host_name_old_proxies_delete_the_pods_own_endpoint(
     pod = node.pod(HERE[0])
     node.put(service(), HERE)
     node.sync()
-    assert node.balancers()[CLUSTER]["to"] == [
-        HERE[0]
-    ]  # found by its address, and taken for a remote one
+    # found by its address, and taken for a remote one
+    assert node.balancers()[CLUSTER]["to"] == [HERE[0]]
     node.put_pods("web", HERE, ("10.244.2.9", OTHER))
     node.sync()
     assert (pod in node.hns.endpoints) is survives

@@ -43,9 +43,8 @@ async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
         period=0.1,
         patience=20,
     )
-    network = TableNetwork(
-        TableDataplane(), "192.168.0.1", "10.88.0.0/24"
-    )  # it is not used: containerd has its own
+    # it is not used: containerd has its own
+    network = TableNetwork(TableDataplane(), "192.168.0.1", "10.88.0.0/24")
     try:
         await runtime.start()
         yield Bench(

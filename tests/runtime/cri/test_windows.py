@@ -15,9 +15,8 @@ from tests.runtime.cri.npipe import NamedPipe
 from tests.runtime.wine import winpython
 from tests.runtime.wine.winpython import WindowsPython
 
-pytestmark = pytest.mark.timeout(
-    300
-)  # a Python for Windows may have to be fetched, and a Windows to be made
+# a Python for Windows may have to be fetched, and a Windows to be made
+pytestmark = pytest.mark.timeout(300)
 
 _PARTS = ["lives", "commands", "attachments", "ports", "others", "absence"]
 

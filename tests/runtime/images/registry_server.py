@@ -34,13 +34,11 @@ class RegistryServer:
     ranges: bool = True
     head_digest: bool = True
     redirect_to: str = ""  # of blobs
-    cut: Callable[[str, int], int | None] = lambda path, size: (
-        None
-    )  # after how many bytes of a body
+    # after how many bytes of a body
+    cut: Callable[[str, int], int | None] = lambda path, size: None
     override: Callable[[Request], tuple[int, dict[str, str], bytes] | None] = lambda request: None
-    manifests: dict[str, bytes] = field(
-        default_factory=dict
-    )  # "team/app:1" or "team/app@sha256:..."
+    # "team/app:1" or "team/app@sha256:..."
+    manifests: dict[str, bytes] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     context: ssl.SSLContext | None = None
@@ -195,9 +193,8 @@ class RegistryServer:
 async def _read(reader: asyncio.StreamReader) -> Request | None:
     try:
         first = await reader.readexactly(1)
-        if (
-            first == b"\x16"
-        ):  # a client begins with TLS: real servers do not wait for the end of that either
+        # a client begins with TLS: real servers do not wait for the end of that either
+        if first == b"\x16":
             return None
         raw = first + await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:

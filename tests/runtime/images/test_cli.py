@@ -50,9 +50,8 @@ def test_from_a_folder_to_an_archive_and_back(data: Path, capsys: Output) -> Non
         run(capsys, "import", site, "web:1", *words)
         == "image/docker.io/library/web:1 imported (linux/amd64)\n"
     )
-    same = run(
-        capsys, "import", site, "web:2", *words
-    )  # of what was made in the same second it is the same image
+    # of what was made in the same second it is the same image
+    same = run(capsys, "import", site, "web:2", *words)
     assert same == "image/docker.io/library/web:2 imported (linux/amd64)\n"
     run(capsys, "remove", "web:2")
     windows = ("--os", "windows", "--build", "ltsc2022", "--cmd", 'C:\\app.exe "--a b"')

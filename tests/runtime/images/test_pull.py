@@ -106,9 +106,8 @@ async def test_two_processes_share_the_work(play: ContextFactory, tmp_path: Path
     async with play() as (service, registry):
         registry.add("app:1", app(layers=4))
         name = f"{registry.host}/app:1"
-        other = ImageService(
-            tmp_path / "images"
-        )  # its locks are as strange to the first as another process's
+        # its locks are as strange to the first as another process's
+        other = ImageService(tmp_path / "images")
         found, again = await asyncio.gather(
             service.pull(name, None, "linux"), other.pull(name, None, "linux")
         )
@@ -156,9 +155,8 @@ async def test_a_download_continues_where_an_earlier_process_was_killed(
         registry.add("app:1", built)
         good, bad = built.layers
         service.store.content.part(digest_of(good)).write_bytes(good[:777])
-        service.store.content.part(digest_of(bad)).write_bytes(
-            b"x" * 777
-        )  # the disk has lost what was not synced
+        # the disk has lost what was not synced
+        service.store.content.part(digest_of(bad)).write_bytes(b"x" * 777)
         await service.pull(f"{registry.host}/app:1", None, "linux")
         assert service.store.content.read(digest_of(good)) == good
         assert service.store.content.read(digest_of(bad)) == bad
@@ -211,9 +209,8 @@ async def test_authorization(
     async with play(**server) as (service, registry):
         registry.add("team/app:1", app())
         await service.pull(f"{registry.host}/team/app:1", auth, "linux")
-        assert (
-            sum(r.path.startswith("/token") for r in registry.requests) <= 2
-        )  # one token for all, POST or GET or both
+        # one token for all, POST or GET or both
+        assert sum(r.path.startswith("/token") for r in registry.requests) <= 2
 
 
 async def test_refusals(play: ContextFactory) -> None:
@@ -450,9 +447,8 @@ async def test_a_bad_layer_is_discarded_and_the_image_is_not_there(
             and "invalid path" in problem.description
         )
         assert service.list() == []
-        assert (
-            len([p for p in (service.store.folder / "layers").iterdir() if p.is_dir()]) == 1
-        )  # the good one
+        # the good one
+        assert len([p for p in (service.store.folder / "layers").iterdir() if p.is_dir()]) == 1
         assert service.store.sweep().freed > 0
         assert (
             list((service.store.folder / "layers").iterdir())

@@ -194,9 +194,8 @@ def test_the_least_recently_used_images_make_room(tmp_path: Path) -> None:
     assert [image.id for image in done.removed] == [images[0].id] and done.wanted == store.usage()[
         0
     ] > 0
-    assert (
-        collect_images(store, CollectionThresholds(100.0, 99.0)).removed == ()
-    )  # percent of the disk
+    # percent of the disk
+    assert collect_images(store, CollectionThresholds(100.0, 99.0)).removed == ()
 
 
 def test_two_processes_change_names_at_the_same_time(store: LocalImageStore) -> None:

@@ -141,9 +141,8 @@ async def test_stop_undoes_it() -> None:
     assert [login.binaries.running(name) for name in ("flanneld", "kubelet", "kube-proxy")] == [
         None
     ] * 3
-    assert (
-        "cbr0" in (await login("Get-HnsNetwork")).out
-    )  # as upstream: containers and networks stay
+    # as upstream: containers and networks stay
+    assert "cbr0" in (await login("Get-HnsNetwork")).out
     assert (await login(".\\stop.ps1 -RemoveNetwork")).err == ""
     assert (await login("Get-HnsNetwork")).out == ""
 

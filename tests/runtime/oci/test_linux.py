@@ -473,9 +473,8 @@ async def test_a_command_with_a_terminal(oci: Play) -> None:
         process.resize(120, 40)
         process.write(b"stty size; tty; sleep 100\n")
         await b.until(lambda: b"40 120\r\n/dev/pts/0\r\n" in b"".join(printed))
-        process.write(
-            b"\x03"
-        )  # the terminal makes a signal of it, and the shell forgets what it was given before
+        # the terminal makes a signal of it, and the shell forgets what it was given before
+        process.write(b"\x03")
         await b.until(lambda: b"^C\r\n/ # " in b"".join(printed))
         process.write(b"exit 9\n")
         async with asyncio.timeout(20):

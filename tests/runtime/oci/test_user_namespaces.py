@@ -253,9 +253,8 @@ async def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can
         path, _ = b.volume("foreign")
         b.host.files.chown(path, 70000, 0)
         path, _ = b.volume("unmappable")
-        mounting.mount_filesystem(
-            "none", b.host.files.real(path), "ramfs"
-        )  # no idmapped mounts, as NFS
+        # no idmapped mounts, as NFS
+        mounting.mount_filesystem("none", b.host.files.real(path), "ramfs")
         b.host.files.mkdir(f"{path}/inner", 0o777)
         # Mounted, because a container can create the node of a device but cannot mount it.
         os.mknod(tmp_path / "disk", 0o600 | stat.S_IFBLK, os.makedev(7, 200))

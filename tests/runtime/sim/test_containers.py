@@ -280,9 +280,8 @@ async def test_limits_hold_scripts_that_compute(
     await r.clock.run_for(10)
     (stats,) = r.runtime.container_stats()
     assert stats.cpu is not None
-    assert stats.cpu.nano_cores == pytest.approx(
-        cores * 1e9, rel=0.03
-    )  # the system wants its part, too
+    # the system wants its part, too
+    assert stats.cpu.nano_cores == pytest.approx(cores * 1e9, rel=0.03)
     assert r.host.cpu_seconds() - begun < 10.1 * r.host.hardware.cpus
     await r.do(r.runtime.stop_container(main, 0))
     assert not r.runtime.container_stats()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,7 +14,7 @@ from transom.runtime.sim.resolve import connect_by_name
 from transom.runtime.sim.sockets import NetworkNamespace
 
 
-def test_localhost_is_the_loopback_address() -> None:
+async def test_localhost_is_the_loopback_address() -> None:
     asked: list[tuple[str, int]] = []
 
     class Namespace:
@@ -26,11 +25,8 @@ def test_localhost_is_the_loopback_address() -> None:
     async def unknown(name: str) -> list[str]:
         raise AssertionError(name)
 
-    async def main() -> None:
-        for host in ("localhost", "127.0.0.1", "10.1.2.3"):
-            await connect_by_name(cast(Any, Namespace()), host, 80, unknown)
-
-    asyncio.run(main())
+    for host in ("localhost", "127.0.0.1", "10.1.2.3"):
+        await connect_by_name(cast(Any, Namespace()), host, 80, unknown)
     assert asked == [("127.0.0.1", 80), ("127.0.0.1", 80), ("10.1.2.3", 80)]
 
 

@@ -204,9 +204,8 @@ class Box:
         )
         reported = jobs.read_job(bundle.bundle_places(self.request).prefix, name)
         assert reported.what == "exit", (reported, done)  # runc, or Wine itself, has failed
-        sys.stderr.write(
-            f"{command}: {done.stderr.decode(errors='replace')}\n"
-        )  # pytest shows it when the test fails
+        # pytest shows it when the test fails
+        sys.stderr.write(f"{command}: {done.stderr.decode(errors='replace')}\n")
         return self.platform.exit_code(self.request, done.returncode, name), done.stdout.decode()
 
     def memory(self) -> int:

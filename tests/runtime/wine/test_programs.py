@@ -114,9 +114,8 @@ def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
         "failure in a Windows system "
         "call: The system cannot find the file specified. (0x2)",
     )
-    assert (
-        box("probe", "exit", "7", working_dir="C:/App").create().start().result()[0] == 7
-    )  # beside it
+    # beside it
+    assert box("probe", "exit", "7", working_dir="C:/App").create().start().result()[0] == 7
     with pytest.raises(CannotStart, match="The directory name is invalid"):
         box("cmd", "/c", "ver", working_dir="C:\\app\\probe.exe").create().start()
 

@@ -60,9 +60,8 @@ class CertificateApproval(ValidatingPlugin):
         return resource.kind.key == _KEY and operation == "UPDATE" and subresource == "approval"
 
     def validate(self, attributes: Attributes) -> None:
-        signer = _signer(
-            attributes.old or {}
-        )  # of the stored request: the new object could name another signer
+        # of the stored request: the new object could name another signer
+        signer = _signer(attributes.old or {})
         if not may_use_signer(self._decide, attributes.ctx.user, "approve", signer):
             raise attributes.forbidden(
                 f"user not permitted to approve requests with signerName {go_quote(signer)}"

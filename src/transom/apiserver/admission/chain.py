@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from transom.apiserver.admission.plugin import AdmissionPlugin, MutatingPlugin, ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.resources import Resource
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.workers import WorkRunner
 
 _REMEMBERED = 4096  # cached kinds of requests; custom resources can be added and removed

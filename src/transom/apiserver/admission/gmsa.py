@@ -13,7 +13,7 @@ accepts such pods.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 
@@ -28,6 +28,7 @@ from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.webhooks.review import webhook_denial
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors, gojson, serviceaccounts
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, same_json

@@ -60,7 +60,13 @@ class LimitRanger(MutatingPlugin, ValidatingPlugin):
         """Calls `work` for each limit range of the namespace: in the worker thread if the object is
         large.
         """
-        limit_ranges = self._objects.objects(self._limit_ranges, attributes.namespace)
+        load, is_slow = self._objects.to_load(self._limit_ranges, attributes.namespace)
+        if is_slow:
+            attributes.ctx.large = True
+            return self._objects.compute(
+                attributes.ctx, lambda: _for_each(load(), attributes, work)
+            )
+        limit_ranges = load()
         if not attributes.ctx.large and limit_ranges and _count_amounts(limit_ranges) > _MANY:
             attributes.ctx.large = True  # a small pod gets many resources
         if limit_ranges and attributes.ctx.large:

@@ -74,7 +74,7 @@ class MutatingAdmissionWebhook(MutatingPlugin):
         before = _managed(attributes.obj)
         for invocation in plan:
             hook = invocation.hook
-            if not self._hooks.selected(hook, attributes) or (
+            if not await self._hooks.selected(hook, attributes) or (
                 rounds.second and hook.uid not in state.again
             ):
                 continue

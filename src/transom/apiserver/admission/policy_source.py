@@ -8,14 +8,15 @@ kind of request, so candidates are found once for each kind. Without policies th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.webhooks.matching import (
+    CompiledSelector,
     WebhookRule,
     compile_rule,
     equivalents,
@@ -24,6 +25,8 @@ from transom.apiserver.webhooks.matching import (
 )
 from transom.apiserver.webhooks.review import admission_request, namespace_of
 from transom.apiserver.webhooks.versioned_object import VersionedObject, own_kind
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors, selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import SelectorError
@@ -63,8 +66,8 @@ class _NamedRule(NamedTuple):
 class MatchResources:
     """The `matchConstraints` of a policy, the `matchResources` of a binding."""
 
-    namespaces: Any
-    objects: Any
+    namespaces: CompiledSelector
+    objects: CompiledSelector
     rules: tuple[_NamedRule, ...]
     excluded: tuple[_NamedRule, ...]
     equivalent: bool
@@ -72,8 +75,8 @@ class MatchResources:
     @classmethod
     def compile(cls, given: Object) -> MatchResources:
         return cls(
-            given.get("namespaceSelector"),
-            given.get("objectSelector"),
+            CompiledSelector(given.get("namespaceSelector")),
+            CompiledSelector(given.get("objectSelector")),
             _named_rules(given.get("resourceRules")),
             _named_rules(given.get("excludeResourceRules")),
             given.get("matchPolicy") != "Exact",
@@ -211,12 +214,12 @@ class PolicySource(Generic[C]):
         """The resource that matches, None if none does. Raises PolicyConfigError."""
         problem: PolicyConfigError | None = None
         try:
-            wanted = selectors.from_object(given.namespaces)
+            wanted = given.namespaces.get()
             if not wanted.empty and not matches_namespace(
                 self.objects, self._namespaces, wanted, attributes
             ):
                 return None
-            if not matches_object(selectors.from_object(given.objects), attributes):
+            if not matches_object(given.objects.get(), attributes):
                 return None
         except (SelectorError, errors.ApiError) as error:
             problem = PolicyConfigError(str(error))
@@ -275,14 +278,16 @@ class PolicySource(Generic[C]):
             raise PolicyConfigError(
                 "paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
             )
-        found = self._find_params(resource, ref, namespace)
+        found = await self._find_params(resource, ref, namespace, attributes.ctx)
         if not found and ref.get("parameterNotFoundAction") == "Deny":
             raise PolicyConfigError(
                 "no params found for policy binding with `Deny` parameterNotFoundAction"
             )
         return [await _in_version(resource, obj) for obj in found]
 
-    def _find_params(self, resource: Resource, ref: Object, namespace: str) -> list[Object]:
+    async def _find_params(
+        self, resource: Resource, ref: Object, namespace: str, ctx: RequestContext
+    ) -> list[Object]:
         if ref.get("name"):
             obj = self.objects.find(resource, namespace, ref["name"])
             return [] if obj is None else [obj]
@@ -290,11 +295,7 @@ class PolicySource(Generic[C]):
             wanted = selectors.from_object(ref.get("selector"))
         except SelectorError as problem:
             raise PolicyConfigError(str(problem)) from None
-        return [
-            self.objects.decode(resource, record)
-            for record in self.objects.store.list(resource.key_prefix(namespace)).records
-            if wanted.matches(self.objects.labels(resource, record))
-        ]
+        return await self.objects.load_objects(ctx, resource, namespace, wanted)
 
     def namespace_object(self, attributes: Attributes) -> Object | None:
         """The namespace of the request as expressions see it; raises 404 if it does not exist."""

@@ -22,14 +22,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from transom.apiserver.admission.plugin import ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
+from transom.kit.time_slice import TimeSlice
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object
 from transom.machinery.quota import Amounts, QuotaEvaluator, QuotaRules
@@ -41,7 +42,6 @@ _MANAGER = "kube-apiserver"  # the server charges with its own identity
 # All quotas of a namespace that are checked and charged in one step. 1 MiB takes about 20 ms.
 _ONE_STEP_BYTES = 1024 * 1024
 _QUOTA_BYTES = 4096  # what a quota costs regardless of its size
-_STEP_SECONDS = 0.005
 
 
 class _Charge(NamedTuple):
@@ -190,7 +190,7 @@ class ResourceQuota(ValidatingPlugin):
     async def _reserve(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
         """Checks every quota and reserves what the object uses of it."""
         limiting = []
-        step = _Step()
+        step = TimeSlice()
         for record in self._records(attributes.namespace):
             candidate = self._objects.decode(self._quotas, record)
             if _limits(attributes, evaluator, candidate, self._names_containers):
@@ -236,7 +236,7 @@ class ResourceQuota(ValidatingPlugin):
         return asyncio.shield(task)  # a cancelled request does not cancel its charges
 
     async def _charge_in_steps(self, reserved: list[tuple[str, Amounts]], now: str) -> None:
-        step = _Step()
+        step = TimeSlice()
         try:
             while reserved:
                 key, amounts = reserved.pop()
@@ -252,18 +252,6 @@ class ResourceQuota(ValidatingPlugin):
                 await step.rest()
         finally:
             self._release(reserved)
-
-
-class _Step:
-    """Lets other tasks run after a few milliseconds of work."""
-
-    def __init__(self) -> None:
-        self._began = monotonic()
-
-    async def rest(self) -> None:
-        if monotonic() - self._began > _STEP_SECONDS:
-            await asyncio.sleep(0)
-            self._began = monotonic()
 
 
 def _concerns(evaluator: QuotaEvaluator, attributes: Attributes) -> bool:

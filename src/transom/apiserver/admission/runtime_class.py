@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
 
@@ -99,9 +99,8 @@ def merge_tolerations(first: list[Object], second: list[Object]) -> list[Object]
     covered_later: list[bool] = []
     later = _Tolerations()
     for value in reversed(values):
-        covered_later.append(
-            later.any_covers(value, other_than=value)
-        )  # the first of two equal ones is kept
+        # the first of two equal ones is kept
+        covered_later.append(later.any_covers(value, other_than=value))
         later.add(value)
     merged: list[Object] = []
     kept = _Tolerations()

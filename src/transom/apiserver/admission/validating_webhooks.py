@@ -41,7 +41,7 @@ class ValidatingAdmissionWebhook(ValidatingPlugin):
         return self._run(plan, attributes) if plan else None
 
     async def _run(self, plan: tuple[Invocation, ...], attributes: Attributes) -> None:
-        chosen = [i for i in plan if self._hooks.selected(i.hook, attributes)]
+        chosen = [i for i in plan if await self._hooks.selected(i.hook, attributes)]
         if not chosen:
             return
         if self._dispatch.left(attributes) <= 0:

@@ -118,16 +118,13 @@ class WindowsLimits(MutatingPlugin):
             raise attributes.forbidden("; ".join(decision.refusals))
 
     def _pods(self, attributes: Attributes) -> Callable[[], advice.AdvisorDecision]:
+        advisor, kind = self._current(), attributes.resource.kind.kind
+        if not self._nodes.any:
+            return partial(advisor.review, kind, attributes.obj, attributes.old, ())
         services = self._resources.require("", "v1", "services")
-        return partial(
-            self._current().review,
-            attributes.resource.kind.kind,
-            attributes.obj,
-            attributes.old,
-            self._objects.objects(services, attributes.namespace, _MOST_NEIGHBOURS)
-            if self._nodes.any
-            else (),
-        )
+        load, is_slow = self._objects.to_load(services, attributes.namespace, _MOST_NEIGHBOURS)
+        attributes.ctx.large = attributes.ctx.large or is_slow
+        return lambda: advisor.review(kind, attributes.obj, attributes.old, load())
 
     def _debugging(self, attributes: Attributes) -> Callable[[], advice.AdvisorDecision]:
         """A user who adds a container to a running pod gets warnings about that container only."""
@@ -151,17 +148,15 @@ class WindowsLimits(MutatingPlugin):
         """
         if not attributes.obj["spec"].get("selector") or not self._nodes.any:
             return None
-        workloads = self._workloads(attributes.namespace)
-        if attributes.ctx.large:
-            workloads = iter(list(workloads))  # the store may be read on the event loop only
-        return partial(self._current().review_service, attributes.obj, workloads, attributes.old)
-
-    def _workloads(self, namespace: str) -> Iterator[tuple[str, Object]]:
+        # The store may be read on the event loop only; decoding what it returns may take long.
+        found = []
         for group, plural in _WORKLOADS:
             resource = self._resources.require(group, "v1", plural)
-            for obj in self._objects.objects(resource, namespace, _MOST_NEIGHBOURS):
-                if not obj["metadata"].get("ownerReferences"):
-                    yield resource.kind.kind, obj
+            load, is_slow = self._objects.to_load(resource, attributes.namespace, _MOST_NEIGHBOURS)
+            attributes.ctx.large = attributes.ctx.large or is_slow
+            found.append((resource.kind.kind, load))
+        workloads = _workloads(found)
+        return partial(self._current().review_service, attributes.obj, workloads, attributes.old)
 
     def _runtime_class(self, name: str) -> Object | None:
         return self._objects.find(
@@ -180,6 +175,15 @@ class WindowsLimits(MutatingPlugin):
                 )
             self._advisor = advice.Advisor(found, self._policy, self._runtime_class)
         return self._advisor
+
+
+def _workloads(
+    found: Sequence[tuple[str, Callable[[], list[Object]]]],
+) -> Iterator[tuple[str, Object]]:
+    for kind, load in found:
+        for obj in load():
+            if not obj["metadata"].get("ownerReferences"):
+                yield kind, obj
 
 
 class _Nodes:

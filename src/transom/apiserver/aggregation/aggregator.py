@@ -150,7 +150,7 @@ class Aggregator:
                 spec["version"],
                 spec.get("groupPriorityMinimum", 0),
                 spec.get("versionPriority", 0),
-                tuple(_plain(r) for r in remote.resources),
+                tuple(remote.resources),
                 remote.available,
             )
 
@@ -313,9 +313,3 @@ def _group_version(path: str) -> tuple[str, str]:
     if len(parts) >= 3 and parts[1] == "api":
         return "", parts[2]
     return "", ""
-
-
-def _plain(resource: Any) -> Object:
-    """A resource of a remote discovery document, normalized for merging."""
-    given: Object = resource if isinstance(resource, dict) else {}
-    return {"name": "", "singularName": "", "namespaced": False, "kind": "", "verbs": [], **given}

@@ -5,7 +5,7 @@ messages.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -20,11 +20,13 @@ from transom.http.goerrors import join_host_port
 from transom.http.outgoing import CallError, CallTarget, ClientPair
 from transom.http.pool import ConnectionPool
 from transom.kit.http_message import encode_request
+from transom.kit.named_tuple import NamedTuple
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.objects import Object
 
 _ATTEMPTS = 5
 _SECONDS = 5.0
-_MAX_DISCOVERY = 16 * 1024 * 1024
+_MAX_DISCOVERY = 1024 * 1024
 
 
 class Availability(NamedTuple):
@@ -123,7 +125,7 @@ async def _ask(
             f"failing or missing response from {url}: bad status from {url}: {head.status}"
         )
     try:
-        resources = orjson.loads(body).get("resources")
-    except (orjson.JSONDecodeError, AttributeError):
-        resources = None  # sufficient for the condition, but nothing to merge
-    return resources if isinstance(resources, list) else []
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return []  # sufficient for the condition, but nothing to merge
+    return [*listed_resources(document)]

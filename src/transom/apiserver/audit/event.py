@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -19,6 +19,7 @@ from transom.apiserver.audit.policy import REQUEST, REQUEST_RESPONSE, AuditDecis
 from transom.apiserver.core.context import RequestContext, UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.kit.clock import rfc3339_micro
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import codec
 
 _LEVEL_NAMES = ("None", "Metadata", "Request", "RequestResponse")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import stat
 import threading
 from pathlib import Path
 from typing import Protocol
@@ -53,6 +54,7 @@ class AuditLog:
         self._lock = threading.Lock()
         self._file = -1
         self._size = 0
+        self._rotates = True
         self._thread: threading.Thread | None = None
         self._failing = False
 
@@ -111,7 +113,7 @@ class AuditLog:
     def _append(self, batch: list[bytes]) -> None:
         for number, line in enumerate(batch):
             try:
-                if self._size and self._size + len(line) > self._max_bytes:
+                if self._rotates and self._size and self._size + len(line) > self._max_bytes:
                     self._rotate()
                 if self._file < 0:
                     self._reopen()
@@ -159,8 +161,11 @@ class AuditLog:
         self._file = os.open(
             self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
-        os.fchmod(self._file, 0o600)
-        self._size = os.fstat(self._file).st_size
+        found = os.fstat(self._file)
+        self._rotates = stat.S_ISREG(found.st_mode)  # not /dev/null
+        if self._rotates:
+            os.fchmod(self._file, 0o600)
+        self._size = found.st_size
 
 
 def _encoded(event: dict[str, object]) -> bytes:

@@ -8,13 +8,14 @@ level.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import field
 from transom.machinery.field import FieldError, aggregate_text
 from transom.machinery.validation import names

@@ -7,11 +7,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from transom.kit.lazy import lazy_pattern
+
 REDACTED = "REDACTED"
 # Keys of Secrets: a service account token, and the secret part of a bootstrap token.
 _TOKEN_KEYS = ("token", "token-secret")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_URL_TOKEN = re.compile(r"([?&;](?:access_token|id_token|token)=)[^&;]*", re.IGNORECASE)
+_URL_TOKEN = lazy_pattern(r"([?&;](?:access_token|id_token|token)=)[^&;]*", re.IGNORECASE)
 
 
 def redact_url(target: str) -> str:

@@ -6,11 +6,11 @@ Each authenticator handles one kind of token; a TokenReview uses the same ones, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from transom.apiserver.core.context import UserInfo
 from transom.http.messages import HttpRequest
 from transom.kit import jws
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.field import aggregate_text
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import re
 
 from transom.apiserver.authentication.chain import with_authenticated
 from transom.apiserver.authentication.service_accounts import Find
 from transom.apiserver.core.context import UserInfo
 from transom.kit.clock import Clock, parse_rfc3339
+from transom.kit.lazy import lazy_pattern
 from transom.machinery import gotime
 from transom.machinery.objects import Object
 
-_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
-_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+_TOKEN = lazy_pattern(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_GROUP = lazy_pattern(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
 _TYPE = "bootstrap.kubernetes.io/token"
 _DEFAULT_GROUP = "system:bootstrappers"
 

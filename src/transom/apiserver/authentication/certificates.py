@@ -24,7 +24,7 @@ class ClientCertificates:
         self._clock = clock
         self._credential_ids = credential_ids
         self._reads_uids = reads_uids
-        self._known: dict[tuple[str, tuple[str, ...], str, str], UserInfo] = {}
+        self._known: dict[object, UserInfo] = {}
 
     def __call__(self, request: HttpRequest) -> UserInfo | None:
         peer = request.peer
@@ -32,19 +32,21 @@ class ClientCertificates:
             return None
         if not peer.not_before <= self._clock.time() <= peer.not_after:
             raise errors.unauthorized()
+        # The hash is that of the whole certificate.
+        key = peer.sha256 or (peer.cn, tuple(peer.organizations), peer.uids)
+        return self._known.get(key) or self._remember(key, peer)
+
+    def _remember(self, key: object, peer: PeerCertificate) -> UserInfo:
         credential = peer.sha256 if self._credential_ids else ""
         uid = _uid(peer) if self._reads_uids else ""
-        key = (peer.cn, tuple(peer.organizations), uid, credential)
-        user = self._known.get(key)
-        if user is None:
-            if len(self._known) >= _KNOWN_LIMIT:
-                self._known.clear()
-            user = self._known[key] = UserInfo(
-                peer.cn,
-                with_authenticated(peer.organizations),
-                uid,
-                extra={CREDENTIAL_ID: [f"X509SHA256={credential}"]} if credential else None,
-            )
+        if len(self._known) >= _KNOWN_LIMIT:
+            self._known.clear()
+        user = self._known[key] = UserInfo(
+            peer.cn,
+            with_authenticated(peer.organizations),
+            uid,
+            extra={CREDENTIAL_ID: [f"X509SHA256={credential}"]} if credential else None,
+        )
         return user
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 from urllib.parse import unquote
 
 from transom.apiserver.authentication.chain import AUTHENTICATED
@@ -11,6 +10,7 @@ from transom.apiserver.core.context import ANONYMOUS, UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.http.messages import HttpRequest
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import serviceaccounts
 from transom.machinery.errors import bad_request
 from transom.machinery.releases import Release

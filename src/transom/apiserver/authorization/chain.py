@@ -6,11 +6,11 @@ Only `Decision.authorized` creates an `Authorized` value, and handlers accept no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import Authorized, RequestInfo
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.field import aggregate_text
@@ -34,11 +34,11 @@ class Decision(NamedTuple):
 
     def authorized(self, user: UserInfo, info: RequestInfo) -> Authorized:
         """The authorized attributes for the handler; raises 403 unless they are allowed."""
-        if not self.allowed and self.error:
+        if self.allowed:
+            return Authorized(info)
+        if self.error:
             raise AuthorizerError(self.error)
-        if not self.allowed:
-            raise refusal(user, info, self.reason)
-        return Authorized(info)
+        raise refusal(user, info, self.reason)
 
 
 MASTERS = "system:masters"

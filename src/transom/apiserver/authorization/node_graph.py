@@ -26,18 +26,14 @@ class NodeGraph:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._started = False
-        self._pods: dict[
-            str, tuple[str, tuple[Vertex, ...]]
-        ] = {}  # key of a pod -> its node, the objects it uses
-        self._alike: dict[
-            tuple[Vertex, ...], tuple[Vertex, ...]
-        ] = {}  # pods of one template use the same objects
-        self._nodes: dict[
-            Vertex, dict[str, int]
-        ] = {}  # used object -> nodes, with the number of pods
-        self._volumes: dict[
-            str, tuple[Vertex, list[Vertex]]
-        ] = {}  # volume -> its claim, its secrets
+        # key of a pod -> its node, the objects it uses
+        self._pods: dict[str, tuple[str, tuple[Vertex, ...]]] = {}
+        # pods of one template use the same objects
+        self._alike: dict[tuple[Vertex, ...], tuple[Vertex, ...]] = {}
+        # used object -> nodes, with the number of pods
+        self._nodes: dict[Vertex, dict[str, int]] = {}
+        # volume -> its claim, its secrets
+        self._volumes: dict[str, tuple[Vertex, list[Vertex]]] = {}
         self._by_secret: dict[Vertex, set[str]] = {}  # secret -> volumes
 
     def related(self, node: str, resource: str, namespace: str, name: str) -> bool:

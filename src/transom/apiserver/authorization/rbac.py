@@ -57,9 +57,8 @@ class _Binding:
         self.namespace = namespace
         self.name = name
         self.reference: Object = obj.get("roleRef") or {}
-        self.by_key: dict[
-            str, tuple[int, Object]
-        ] = {}  # the first subject of each key, and its index in the list
+        # the first subject of each key, and its index in the list
+        self.by_key: dict[str, tuple[int, Object]] = {}
         for number, (key, subject) in enumerate(self._indexed(obj.get("subjects") or [])):
             self.by_key.setdefault(key, (number, subject))
 

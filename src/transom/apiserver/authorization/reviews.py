@@ -10,6 +10,11 @@ from functools import partial
 from transom.apiserver.authorization.chain import MASTERS, Authorization
 from transom.apiserver.authorization.node import NODES, node_name
 from transom.apiserver.authorization.rbac import Rbac, absent
+from transom.apiserver.authorization.review_selectors import (
+    fields_of_review,
+    labels_of_review,
+    selector_problems,
+)
 from transom.apiserver.core.attributes import AdmissionInterface
 from transom.apiserver.core.call import ApiCall, ObjectResult
 from transom.apiserver.core.context import UserInfo
@@ -73,8 +78,11 @@ class AccessReviews:
             status["denied"] = True
         if decision.reason:
             status["reason"] = decision.reason
-        if decision.error:
-            status["evaluationError"] = decision.error
+        attributes = review["spec"].get("resourceAttributes") or {}
+        problems = [decision.error] if decision.error else []
+        problems += selector_problems(attributes)
+        if problems:
+            status["evaluationError"] = "; ".join(problems)
         review["status"] = status
         return review_result(call, review)
 
@@ -139,6 +147,8 @@ def _attributes(spec: Object) -> RequestInfo:
         resource.get("resource", ""),
         resource.get("name", ""),
         resource.get("subresource", ""),
+        fields=str(fields_of_review(resource)),
+        labels=str(labels_of_review(resource)),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from transom.apiserver.authorization.chain import NO_OPINION, Decision
+from transom.apiserver.authorization.review_selectors import selectors_for_webhook
 from transom.apiserver.core.answers import AnswerNeeded, find_answer
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
@@ -68,8 +69,13 @@ class WebhookAuthorizer:
         clock: Clock,
         pool: ConnectionPool,
         workers: WorkRunner,
+        *,
+        selectors: bool = False,
     ) -> None:
-        """Raises ConfigurationError if the kubeconfig cannot be used."""
+        """`selectors`: the webhook learns the selectors of lists. Raises ConfigurationError if the
+        kubeconfig cannot be used.
+        """
+        self._selectors = selectors
         self.name = name
         self._config = config
         self._clock = clock
@@ -87,7 +93,7 @@ class WebhookAuthorizer:
         )
 
     def __call__(self, user: UserInfo, info: RequestInfo) -> Decision:
-        spec = review_spec(user, info)
+        spec = review_spec(user, info, selectors=self._selectors)
         try:
             if not self._matches(spec):
                 return NO_OPINION
@@ -236,7 +242,7 @@ def _rest_config(kubeconfig: str) -> RestConfig:
         raise ConfigurationError(str(problem)) from None
 
 
-def review_spec(user: UserInfo, info: RequestInfo) -> Object:
+def review_spec(user: UserInfo, info: RequestInfo, *, selectors: bool = False) -> Object:
     """The spec of a SubjectAccessReview, without empty fields."""
     spec: Object = {}
     if info.is_resource:
@@ -249,7 +255,10 @@ def review_spec(user: UserInfo, info: RequestInfo) -> Object:
             "subresource": info.subresource,
             "name": info.name,
         }
-        spec["resourceAttributes"] = {k: v for k, v in attributes.items() if v}
+        given: Object = {k: v for k, v in attributes.items() if v}
+        if selectors and (info.fields or info.labels):
+            given |= selectors_for_webhook(info.fields, info.labels)
+        spec["resourceAttributes"] = given
     else:
         spec["nonResourceAttributes"] = {"path": info.path, "verb": info.verb}
     identity = {
@@ -272,7 +281,11 @@ def _cel_request(spec: Object) -> Object:
     attributes = request.get("resourceAttributes")
     if attributes is not None:
         names = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
-        request["resourceAttributes"] = {name: attributes.get(name, "") for name in names}
+        request["resourceAttributes"] = {name: attributes.get(name, "") for name in names} | {
+            name: attributes[name]
+            for name in ("fieldSelector", "labelSelector")
+            if name in attributes
+        }
     return request
 
 

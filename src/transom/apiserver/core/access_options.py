@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 
 

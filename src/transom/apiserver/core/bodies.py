@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.call import ApiCall
 from transom.apiserver.core.context import RequestContext
@@ -15,6 +15,7 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import codec, errors, managedfields, schema
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
@@ -282,12 +283,16 @@ def report_duplicate_keys(ctx: RequestContext, level: str, body: ApplyBody) -> N
 
 
 async def read_delete_options(storage: Storage, call: ApiCall) -> Object:
-    body = None
-    if call.body:
-        media = read_media(call)
-        read = partial(_decode_delete_options, call.body, media, call.res.release)
-        body = await storage.compute(call.ctx, read) if call.ctx.large else read()
-    return parse_delete_options(call.query, body, call.res.release)
+    release = call.res.release
+    if not call.body:
+        return parse_delete_options(call.query, None, release)
+    media = read_media(call)
+
+    def read() -> Object:
+        body = _decode_delete_options(call.body, media, release)
+        return parse_delete_options(call.query, body, release)
+
+    return await storage.compute(call.ctx, read) if call.ctx.large else read()
 
 
 def _decode_delete_options(raw: bytes, media: str, release: Release) -> Object:

@@ -7,12 +7,13 @@ verbs depend on this module only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.options import ListOptions, Query
 from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.resources import Resource
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.store.api import StoreRecord
 

@@ -63,23 +63,16 @@ class AuditRecord(Protocol):
 class RequestContext:
     """The context of one request. `warnings` are returned as `Warning:` headers."""
 
-    __slots__ = (
-        "annotations",
-        "applying",
-        "audit",
-        "authorize_create",
-        "body_annotations",
-        "dry_run",
-        "field_manager",
-        "large",
-        "now",
-        "path",
-        "timeout",
-        "user",
-        "user_agent",
-        "verb",
-        "warnings",
-    )
+    verb = ""
+    dry_run = False
+    applying = False  # a server-side apply, which keeps its managed fields whatever their size
+    # the body or the stored object is large: its processing runs in the worker thread
+    large = False
+    timeout = REQUEST_SECONDS  # the timeout of the request, counted from `now`
+    audit: AuditRecord | None = None  # the audit event
+    # Raises 403 unless the user may create the object that this update would create; None:
+    # nothing is created.
+    authorize_create: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -95,23 +88,10 @@ class RequestContext:
         self.user_agent = user_agent
         self.field_manager = field_manager
         self.path = path
-        self.verb = ""
-        self.dry_run = False
-        self.applying = (
-            False  # a server-side apply, which keeps its managed fields whatever their size
-        )
-        # the body or the stored object is large: its processing runs in the worker thread
-        self.large = False
         self.warnings: dict[str, None] = {}  # in order, without duplicates
-        self.timeout = REQUEST_SECONDS  # the timeout of the request, counted from `now`
-        self.audit: AuditRecord | None = None  # the audit event
-        # Raises 403 unless the user may create the object that this update would create; None:
-        # nothing is created.
-        self.authorize_create: Callable[[], None] | None = None
         self.annotations: dict[str, str] = {}  # audit annotations
-        self.body_annotations: dict[
-            str, str
-        ] = {}  # annotations with parts of the body: only if bodies are logged
+        # annotations with parts of the body: only if bodies are logged
+        self.body_annotations: dict[str, str] = {}
 
     @property
     def manager(self) -> str:

@@ -5,11 +5,10 @@ Pure functions on stored objects; the storage writes the result.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.strategies import Strategy
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.objects import Object
 
@@ -151,6 +150,13 @@ def garbage_finalizers(
     `foregroundDeletion`.
     """
     finalizers: list[str] = list(meta.get("finalizers") or [])
+    if not (
+        finalizers
+        or "propagationPolicy" in options
+        or "orphanDependents" in options
+        or strategy.orphan_versions
+    ):
+        return finalizers
     if res.kind.key == "/Event":  # has no dependents
         return [f for f in finalizers if f not in (_ORPHAN, _FOREGROUND)]
     policy = options.get("propagationPolicy")

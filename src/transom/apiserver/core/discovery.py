@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.kinds import Kind, Subresource
 from transom.machinery.releases import BUILDS, TABLES_SINCE, Release
 from transom.machinery.releases.kinds import group_version_priorities
@@ -93,7 +94,7 @@ class ServedVersion(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?\Z")
+_VERSION = lazy_pattern(r"v(\d+)(?:(alpha|beta)(\d+))?\Z")
 _STABILITY = {None: 2, "beta": 1, "alpha": 0}
 
 

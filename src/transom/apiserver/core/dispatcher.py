@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from enum import Enum
-from typing import NamedTuple
 
 from transom.apiserver.core.call import ApiCall, Result, VerbHandler
 from transom.apiserver.core.options import first_query_value
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.integers import parse_int
 from transom.store.api import Store

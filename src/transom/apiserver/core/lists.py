@@ -149,9 +149,8 @@ def list_steps(
         elif wanted > store.revision:
             raise too_large_resource_version(wanted, store.revision)
         elif not wanted and options.limit and res.kind.key not in _NOT_CACHED:
-            options = replace(
-                options, limit=0
-            )  # any version is acceptable: the whole list is served from the cache
+            # any version is acceptable: the whole list is served from the cache
+            options = replace(options, limit=0)
     if single is not None and not revision:
         record = store.get(res.key(namespace, single))
         keep = selector_filter(storage, res, options)

@@ -6,6 +6,7 @@ Contains no API rules: `storage.py` does admission, strategies and validation.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from transom.kit.goquote import go_quote
 from transom.kit.workers import WorkRunner
 from transom.machinery import errors, field_selectors
 from transom.machinery.objects import Object, copy_object, encode_bounded
+from transom.machinery.selectors import LabelSelector
 from transom.store.api import AlsoPut, Store, StoreRecord
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ _EXPIRING_KEPT = 256  # of expiring objects (events): there are many, and few re
 # Decoded objects take up to 25 times as much memory as their bytes, so few large ones are kept.
 _LARGE_VALUE = 128 * 1024  # bytes of a large object
 _LARGE_KEPT = 8 * 1024 * 1024  # bytes of all large objects that are kept decoded
+_LOADED_AT_ONCE = 256 * 1024  # bytes that are decoded on the event loop
 _WRITES_KEPT = 256  # from this number on, completed writes are removed
 _NO_LABELS: dict[str, str] = {}  # labels of stored objects are immutable
 
@@ -64,6 +67,8 @@ class ObjectStore:
         self._decoded: deque[Cached] = deque()
         self._expiring: deque[Cached] = deque()
         self._large: deque[tuple[int, Cached]] = deque()  # with the sizes of the values
+        self._large_size = 0
+        self._large_lock = threading.Lock()  # threads decode large objects
         self._loading = asyncio.Lock()  # one large record at a time
         self._writes: dict[str, asyncio.Future[StoreRecord]] = {}  # pending writes by key
 
@@ -130,10 +135,13 @@ class ObjectStore:
         entry.lean = None
         entry.reader = res
         if size > _LARGE_VALUE:
-            self._large.append((size, entry))
-            while len(self._large) > 1 and sum(size for size, _ in self._large) > _LARGE_KEPT:
-                _, oldest = self._large.popleft()
-                oldest.obj = oldest.lean = None
+            with self._large_lock:
+                self._large.append((size, entry))
+                self._large_size += size
+                while len(self._large) > 1 and self._large_size > _LARGE_KEPT:
+                    dropped, oldest = self._large.popleft()
+                    self._large_size -= dropped
+                    oldest.obj = oldest.lean = None
             return
         kept, most = (
             (self._expiring, _EXPIRING_KEPT) if expiring else (self._decoded, _DECODED_KEPT)
@@ -213,11 +221,46 @@ class ObjectStore:
         return None if record is None else self.decode(res, record)
 
     def objects(self, res: Resource, namespace: str = "", limit: int = 0) -> list[Object]:
-        """All records, or the first `limit` ones."""
+        """All records, or the first `limit` ones: of resources that administrators write. For
+        others, which may be large, see `load_objects` and `to_load`.
+        """
         return [
             self.decode(res, r)
             for r in self.store.list(res.key_prefix(namespace), limit=limit).records
         ]
+
+    def to_load(
+        self,
+        res: Resource,
+        namespace: str = "",
+        limit: int = 0,
+        selector: LabelSelector | None = None,
+    ) -> tuple[Callable[[], list[Object]], bool]:
+        """A function that returns the objects, and whether it takes long: then call it in a
+        thread.
+        """
+        records = self.store.list(res.key_prefix(namespace), limit=limit).records
+        size = sum(len(r.value) for r in records if r.cache is None or r.cache.obj is None)
+
+        def load() -> list[Object]:
+            return [
+                self.decode(res, record)
+                for record in records
+                if selector is None or selector.matches(self.labels(res, record))
+            ]
+
+        return load, size > _LOADED_AT_ONCE
+
+    async def load_objects(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        namespace: str = "",
+        selector: LabelSelector | None = None,
+    ) -> list[Object]:
+        """Like `objects`, in the worker thread if they take long to decode."""
+        load, is_slow = self.to_load(res, namespace, selector=selector)
+        return await compute_in_worker(self.workers, ctx, load) if is_slow else load()
 
     def put(
         self,

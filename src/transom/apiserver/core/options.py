@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transom.apiserver.core.resources import Resource
 from transom.kit.durations import DurationError, parse_duration
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import errors, field_selectors, selectors
 from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int
@@ -196,14 +196,14 @@ def parse_delete_options(query: Query, body: Object | None, release: Release) ->
             options["gracePeriodSeconds"] = period
         if "orphanDependents" in query:
             options["orphanDependents"] = query_boolean(query, "orphanDependents")
-        if first_query_value(query, "propagationPolicy"):
-            options["propagationPolicy"] = first_query_value(query, "propagationPolicy")
+        if "propagationPolicy" in query and query["propagationPolicy"][0]:
+            options["propagationPolicy"] = query["propagationPolicy"][0]
         if "dryRun" in query:
             options["dryRun"] = [v for v in query["dryRun"] if v]
         preconditions = {
             name: first_query_value(query, name)
             for name in ("uid", "resourceVersion")
-            if first_query_value(query, name)
+            if name in query and first_query_value(query, name)
         }
         if preconditions:
             options["preconditions"] = preconditions

@@ -27,9 +27,8 @@ def fit_request(res: Resource, key: str, obj: Object, keep_managed_fields: bool 
     managed fields of an object that is too large. Slow.
     """
     body = encode_value(obj, custom=res.custom)
-    if (
-        len(body) < MAX_REQUEST_BYTES // 4
-    ):  # empty messages take more space in protobuf, but not four times as much
+    # empty messages take more space in protobuf, but not four times as much
+    if len(body) < MAX_REQUEST_BYTES // 4:
         return
     problem = _too_large(res, key, obj, body)
     if (

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple, NewType
+from typing import NewType
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import field_selectors, selectors
 
 _VERBS = {
@@ -26,6 +27,7 @@ _SPECIAL_VERBS = ("watch", "proxy")  # the first path segment of the deprecated 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _INTEGERS = ("limit", "timeoutSeconds")
 _LONGEST_CACHED = 512
+_ANY = "*"  # stands for the names of objects
 Query = Mapping[str, list[str]]
 
 
@@ -52,6 +54,7 @@ class RequestInfo(NamedTuple):
     namespaced: bool = False
     special: bool = False
     fields: str = ""  # the field selector of a list, watch or deletecollection
+    labels: str = ""  # its label selector
 
 
 Authorized = NewType("Authorized", RequestInfo)
@@ -60,15 +63,32 @@ Authorized = NewType("Authorized", RequestInfo)
 
 def parse_request_info(method: str, path: str, query: Query | None = None) -> RequestInfo:
     """The attributes of a request; raises UnknownRequest."""
-    if query or len(path) > _LONGEST_CACHED:
+    if len(path) > _LONGEST_CACHED:
         return _parse(method, path, query)
-    return _parse_plain(method, path)
+    collection, _, name = path.rpartition("/")
+    found = _parse_any_object(method, collection)
+    if found is not None and name:  # the query does not matter for one object
+        return tuple.__new__(RequestInfo, (True, path, *found[2:7], name, *found[8:]))
+    return _parse(method, path, query) if query else _parse_plain(method, path)
 
 
 @lru_cache(1024)
 def _parse_plain(method: str, path: str) -> RequestInfo:
     """Creates of a kind, and the writes of components to one object, repeat their paths."""
     return _parse(method, path, None)
+
+
+@lru_cache(1024)
+def _parse_any_object(method: str, collection: str) -> RequestInfo | None:
+    """The attributes that all objects of a collection share: most requests are about one object.
+    None if the last segment of such a path is not only the name of an object.
+    """
+    try:
+        info = _parse(method, f"{collection}/{_ANY}", None)
+    except UnknownRequest:
+        return None
+    is_plain = info.depth == 2 and not info.special and info.name == _ANY
+    return info if is_plain and info.namespace != _ANY else None
 
 
 def _parse(method: str, path: str, query: Query | None) -> RequestInfo:
@@ -102,10 +122,11 @@ def _parse(method: str, path: str, query: Query | None) -> RequestInfo:
     name = parts[first + 1] if depth > 1 else ""
     subresource = parts[first + 2] if depth > 2 and verb != "proxy" else ""
     rest = "/".join(parts[first + 3 :]) if depth > 3 else ""
-    fields = ""
+    fields = labels = ""
     if not name:
-        if query and (texts := query.get("fieldSelector")):
-            fields = texts[0]
+        if query:
+            fields = _first(query, "fieldSelector")
+            labels = _first(query, "labelSelector")
         if verb == "get":
             verb = "list"
             if query:
@@ -129,7 +150,13 @@ def _parse(method: str, path: str, query: Query | None) -> RequestInfo:
         namespaced,
         special,
         fields,
+        labels,
     )
+
+
+def _first(query: Query, name: str) -> str:
+    texts = query.get(name)
+    return texts[0] if texts else ""
 
 
 def selected_name(query: Query) -> str:

@@ -41,9 +41,8 @@ def check_resource_version(
     """
     meta = new["metadata"]
     uid = meta.get("uid")
-    if (
-        uid and uid != old["metadata"]["uid"] and not patched
-    ):  # validation rejects a patch of the uid
+    # validation rejects a patch of the uid
+    if uid and uid != old["metadata"]["uid"] and not patched:
         raise uid_mismatch(res, key, name, uid, old["metadata"]["uid"], dry_run)
     version = meta.get("resourceVersion") or ""
     if version in ("", "0"):

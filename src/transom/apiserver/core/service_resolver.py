@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import ResourceRegistry
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.validation.names import parse_ip
 

@@ -20,9 +20,8 @@ _PARTS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     ),
 }
 _KEPT = 1024
-_LARGEST = (
-    16 * 1024
-)  # bytes of a part: larger ones are rarely equal, and would stay cached long after their objects
+# bytes of a part: larger ones are rarely equal, and would stay cached long after their objects
+_LARGEST = 16 * 1024
 
 _known: dict[bytes, Any] = {}
 

@@ -101,6 +101,7 @@ class Storage:
         self.labels = objects.labels
         self.fields = objects.fields
         self.objects = objects.objects
+        self.load_objects = objects.load_objects
         self.readable = objects.readable
         self.superseded = objects.superseded
         self.replace_now = objects.replace_now
@@ -438,7 +439,7 @@ class Storage:
                 return await self.create(ctx, res, namespace, obj, ctx.authorize_create), True
             if not ctx.large and is_costly(len(current.value), res.ops.weight):
                 ctx.large = True
-            readable = await self.readable(res, current)
+            readable = current if converter is None else await self.readable(res, current)
             if ctx.large:
                 old = await self.decode_large(ctx, res, readable)
                 work = partial(self.compute, ctx, partial(transform, old))
@@ -474,7 +475,7 @@ class Storage:
                 await self.admission.validate(attributes)
             try:
                 record = await self._replace(ctx, res, strategy, key, new, old, current, attributes)
-                return await self.readable(res, record), False
+                return record if converter is None else await self.readable(res, record), False
             except PreconditionFailed:
                 retries -= 1
                 if not (unconditional or reread) or retries < 0:
@@ -629,7 +630,9 @@ class Storage:
             if current is None:
                 raise missing_error(res, name)
             ctx.large = ctx.large or is_costly(len(current.value), res.ops.weight)
-            readable = await self.readable(res, current)
+            readable = current
+            if res.ops.converter is not None:
+                readable = await self.readable(res, current)
             old = (
                 await self.decode_large(ctx, res, readable)
                 if ctx.large

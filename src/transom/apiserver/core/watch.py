@@ -19,7 +19,12 @@ from transom.apiserver.core.lists import selector_filter
 from transom.apiserver.core.options import ListOptions
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
-from transom.apiserver.core.watch_encoding import LargeEvents, SharedSlices, SliceEncoder, is_slow
+from transom.apiserver.core.watch_encoding import (
+    LargeEvents,
+    SharedSlices,
+    SliceEncoder,
+    is_slow_to_encode,
+)
 from transom.apiserver.core.watch_types import Buffer, Sink, WatchEncoder, WatchStep
 from transom.kit.clock import Timer
 from transom.machinery import errors
@@ -220,7 +225,7 @@ class Cursor:
             while at < end and not encoder.full:
                 record = records[at]
                 if keep is None or keep(record):
-                    if is_slow(audience.form, record):
+                    if is_slow_to_encode(audience.form, record):
                         if encoder.parts:
                             break
                         encoded = self._read_large("ADDED", record)
@@ -255,7 +260,7 @@ class Cursor:
             for event in events:
                 seen = watch_change(event, audience.keep)
                 if seen is not None:
-                    if is_slow(audience.form, seen[1]):
+                    if is_slow_to_encode(audience.form, seen[1]):
                         if encoder.parts:
                             reached = before
                             break

@@ -88,7 +88,7 @@ class SharedSlices:
         self._size = 0
 
 
-def is_slow(form: WatchEncoder, record: StoreRecord) -> bool:
+def is_slow_to_encode(form: WatchEncoder, record: StoreRecord) -> bool:
     """Whether an event of this object takes long to encode."""
     return form.slow_from is not None and len(record.value) > form.slow_from
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.store.api import StoreRecord
 

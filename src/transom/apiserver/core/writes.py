@@ -42,6 +42,7 @@ from transom.apiserver.core.storage import Prepare, Storage, Transform
 from transom.apiserver.core.strategies import Strategy, strategy_for
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
+from transom.kit.time_slice import TimeSlice
 from transom.machinery import codec, errors, patch
 from transom.machinery.objects import Object
 from transom.machinery.releases.behaviour import has_behaviour
@@ -319,7 +320,9 @@ async def delete_collection(storage: Storage, call: ApiCall) -> ListResult:
     ctx.dry_run = bool(options.get("dryRun"))
     _warn_of_orphans(ctx, res, options)
     listing = await list_readable(storage, res, call.info.namespace, chosen)
+    time_slice = TimeSlice()
     for record in listing.records:
+        await time_slice.rest()  # a dry run, and what finalizers hold, waits for no write
         meta = orjson.loads(record.value)["metadata"]
         try:
             await storage.delete(ctx, res, meta.get("namespace", ""), meta["name"], options)

@@ -4,12 +4,13 @@ version.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from transom.apiserver.core import definition_conditions, discovery
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.kinds import ALL_VERBS, SCALE, STATUS, Kind, Subresource
 from transom.machinery.objects import Object
 from transom.machinery.structural import StructuralSchema, compile_schema
@@ -17,7 +18,7 @@ from transom.machinery.typed import CustomTypes, TypeNode
 from transom.machinery.validation.structural import is_structural_possible, validate_structural
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class DefinitionVersion:
     """One version of a definition, served or not."""
 

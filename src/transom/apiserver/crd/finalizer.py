@@ -9,6 +9,7 @@ import orjson
 from transom.apiserver.core.definition_conditions import TERMINATING, make_definition_condition
 from transom.apiserver.core.loopback import Loopback
 from transom.apiserver.core.resources import Resource
+from transom.kit.time_slice import TimeSlice
 from transom.machinery.errors import ApiError
 from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
@@ -35,7 +36,9 @@ LEFT_OVER = make_definition_condition(
 async def delete_instances(loopback: Loopback, res: Resource) -> Object | None:
     """Deletes every instance; returns the condition if some could not be deleted."""
     problems = []
+    time_slice = TimeSlice()
     for record in loopback.storage.store.list(f"{res.bucket}/").records:
+        await time_slice.rest()
         meta = orjson.loads(record.value)["metadata"]
         try:
             await loopback.storage.delete(

@@ -33,7 +33,7 @@ from transom.machinery.schema import SchemaTable, schema_table
 from transom.machinery.structural import cel
 from transom.machinery.structural.coerce import Coercion
 from transom.machinery.validation import customobject
-from transom.machinery.validation.custom import SchemaRules
+from transom.machinery.validation.custom import SchemaOptions
 from transom.store.api import StoreRecord
 
 _BLOCKING = ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")
@@ -247,8 +247,8 @@ class CustomType:
         return self._with_rule_errors(new, old, found)
 
     @cached_property
-    def _schema_rules(self) -> SchemaRules:
-        return SchemaRules(
+    def _schema_rules(self) -> SchemaOptions:
+        return SchemaOptions(
             typed=has_behaviour(self._release, "TypedCustomErrors"),
             numeric_formats=has_behaviour(self._release, "NumericFormats"),
             name_formats=has_behaviour(self._release, "FormatWarnings"),

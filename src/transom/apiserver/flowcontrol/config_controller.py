@@ -80,9 +80,8 @@ class FlowConfigController:
             await self._ensure()
             return
         have = {obj["metadata"]["name"] for obj in self._stored(_LEVELS.plural)}
-        if (
-            objects.EXEMPT not in have
-        ):  # the first start; later the suggested objects belong to the administrator
+        # the first start; later the suggested objects belong to the administrator
+        if objects.EXEMPT not in have:
             await self._create(objects.suggested_objects(self._release))
         await self._create(objects.mandatory_objects(self._release))
 

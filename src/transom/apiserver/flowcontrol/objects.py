@@ -7,8 +7,9 @@ belong to the administrator; later releases keep them up to date while their ann
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour

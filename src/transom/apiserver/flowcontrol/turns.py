@@ -15,9 +15,8 @@ from collections.abc import Hashable
 
 class HeavyReadTurns:
     def __init__(self) -> None:
-        self._groups: dict[
-            Hashable, deque[asyncio.Future[None]]
-        ] = {}  # in the order of their next turn
+        # in the order of their next turn
+        self._groups: dict[Hashable, deque[asyncio.Future[None]]] = {}
         self._busy = False
 
     async def take(self, group: Hashable) -> None:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 import socket
 from collections.abc import Awaitable, Callable
 
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.validation.names import IPAddress, parse_ip
 
 Resolve = Callable[[str], Awaitable[list[str]]]
 """Resolves a host name to addresses; raises socket.gaierror."""
 
 NOT_ALLOWED = "address not allowed"
-_HOST_NAME = re.compile(r"[0-9A-Za-z._-]{1,253}")
+_HOST_NAME = lazy_pattern(r"[0-9A-Za-z._-]{1,253}")
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
 

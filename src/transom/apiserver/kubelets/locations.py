@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from transom.apiserver.kubelets import dialing
 from transom.apiserver.kubelets.options import KubeletOptions
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.integers import parse_int

@@ -6,10 +6,10 @@ import errno
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from transom.apiserver.kubelets.dialing import Resolve
 from transom.http.outgoing import ClientPair, Connect
+from transom.kit.lazy_dataclass import dataclass
 
 KUBELET_PORT = 10250
 

@@ -13,9 +13,8 @@ from transom.kit.http_message import encode_request
 from transom.kit.streaming.channels import PROTOCOL_HEADER
 
 _KEPT_BACK = frozenset((b"authorization", b"content-length", b"expect", b"host"))
-_APART = (
-    PROTOCOL_HEADER.lower().encode()
-)  # each value in a separate header: old kubelets do not split at commas
+# each value in a separate header: old kubelets do not split at commas
+_APART = PROTOCOL_HEADER.lower().encode()
 
 Lines = list[tuple[bytes, bytes]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.apiserver.openapi.definitions import (
     LIST_META,
@@ -13,6 +13,7 @@ from transom.apiserver.openapi.definitions import (
     gvk_extension,
     gvk_name,
 )
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.kinds import GVK, Kind
 
 _JUNCTORS = ("allOf", "oneOf", "anyOf", "not")

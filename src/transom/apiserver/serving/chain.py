@@ -71,13 +71,14 @@ class RequestChain:
         steps = iter(self._steps)
         try:
             for step in steps:
-                try:
-                    waiting = step(exchange)
-                except AnswerNeeded as needed:
-                    waiting = retry_with_answers(partial(step, exchange), needed)
+                waiting = step(exchange)
                 if waiting is not None:
                     exchange.suspend()
                     return self._run_on(exchange, step, waiting, steps)
+        except AnswerNeeded as needed:
+            exchange.suspend()
+            retrying = retry_with_answers(partial(step, exchange), needed)
+            return self._run_on(exchange, step, retrying, steps)
         except Exception as problem:
             if _may_be_corrupt(exchange, problem):
                 exchange.suspend()
@@ -171,6 +172,7 @@ def as_api_error(problem: Exception) -> ApiError | None:
 # when it has to wait.
 
 _WEIGHED = ("list", "watch")
+_SINGLE = ("get", "create", "update", "patch", "delete")  # of one object
 _UPDATES = ("update", "patch")
 
 
@@ -251,6 +253,12 @@ class FlowControl:
         user, asked = exchange.user, exchange.asked
         if user is None or exchange.in_process:
             return None
+        if asked.verb in _SINGLE and not asked.subresource:
+            flow = self._flows.find(user, asked)
+            if not flow.level.has_room(1):
+                return self._queue(exchange, flow, 1, heavy=False)
+            exchange.flow = flow
+            return None
         count = self._count_objects(exchange) if asked.verb in _WEIGHED else 0
         if is_long_running(asked):
             return self._take_turn(exchange, user.name) if count > HEAVY else None
@@ -316,7 +324,7 @@ class Authorize:
         assert user is not None
         ctx.user = user
         ctx.now = self._clock.time()
-        ctx.verb = asked.verb
+        verb = ctx.verb = asked.verb
         if exchange.query and "timeout" in exchange.query:
             timeout = query_duration(first_query_value(exchange.query, "timeout"))
             ctx.timeout = ctx.timeout if timeout is None else timeout
@@ -325,7 +333,7 @@ class Authorize:
             ctx.audit = exchange.event
             exchange.event.decided(bool(decision.allowed), decision.reason)
         exchange.info = decision.authorized(user, asked)
-        if asked.verb in _UPDATES:
+        if verb in _UPDATES:
             ctx.authorize_create = partial(self._authorize.require_create, user, exchange.info)
 
 

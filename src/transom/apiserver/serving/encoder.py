@@ -19,11 +19,12 @@ from transom.apiserver.core.call import (
     ObjectResult,
     WatchResult,
 )
+from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.options import first_query_value
 from transom.apiserver.core.watch import Watcher, WatchHub
 from transom.apiserver.serving import responses
-from transom.apiserver.serving.negotiate import STREAM_TYPES, OutputForm
+from transom.apiserver.serving.negotiate import PLAIN, STREAM_TYPES, OutputForm
 from transom.http.messages import Headers, HttpResponse, ResponseStream, StreamResponse
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
@@ -65,6 +66,18 @@ class ResponseEncoder:
             return self._watch(call, form, result)
         return HttpResponse(204, [])
 
+    def encode_plain(
+        self, ctx: RequestContext, result: ObjectResult
+    ) -> HttpResponse | Awaitable[HttpResponse]:
+        """The usual case of `encode_object`: JSON, without options and warnings."""
+        res, record, code = result
+        if responses.takes_long_to_encode(res, record, PLAIN):
+            work = functools.partial(
+                responses.object_response, res, record, PLAIN, ctx.now, code, None
+            )
+            return compute_in_worker(self._workers, ctx, work)
+        return responses.json_response(responses.object_bytes(res, record), code)
+
     def encode_object(
         self, call: ApiCall, form: OutputForm, result: ObjectResult
     ) -> HttpResponse | Awaitable[HttpResponse]:
@@ -72,7 +85,7 @@ class ResponseEncoder:
         ctx = call.ctx
         headers = responses.warning_headers(ctx.warnings) if ctx.warnings else None
         include = first_query_value(call.query, "includeObject") if call.query else ""
-        if responses.takes_long(res, record, form):
+        if responses.takes_long_to_encode(res, record, form):
             work = functools.partial(
                 responses.object_response, res, record, form, ctx.now, code, headers, include
             )

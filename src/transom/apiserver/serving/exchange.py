@@ -23,21 +23,12 @@ Output = TypeVar("Output")
 class ApiExchange(ApiCall, ABC, Generic[Output]):
     """Implemented by transports: HTTP returns a response, the in-process client returns objects."""
 
-    __slots__ = (
-        "_clock",
-        "asked",
-        "event",
-        "flow",
-        "in_process",
-        "output",
-        "release_turn",
-        "request",
-        "routed",
-        "seats",
-        "user",
-    )
-
     output: Output
+    routed = False  # the request is authorized, and `res` is its resource
+    flow: RequestFlow | None = None
+    seats = 0  # held at the priority level
+    release_turn: Callable[[], None] | None = None  # of a heavy read
+    event: AuditEvent | None = None
 
     def __init__(
         self,
@@ -59,11 +50,6 @@ class ApiExchange(ApiCall, ABC, Generic[Output]):
         self.request = request  # None: an in-process call
         self.user = user  # None until the request is authenticated
         self.in_process = user is not None  # a component of the cluster, already authenticated
-        self.routed = False  # the request is authorized, and `res` is its resource
-        self.flow: RequestFlow | None = None
-        self.seats = 0  # held at the priority level
-        self.release_turn: Callable[[], None] | None = None  # of a heavy read
-        self.event: AuditEvent | None = None
 
     # ---- what a transport does ---------------------------------------------------------------
 

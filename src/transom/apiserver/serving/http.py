@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.apiserver.aggregation.aggregator import Aggregator
 from transom.apiserver.audit.auditor import AUDIT_ID_HEADER
@@ -37,7 +37,13 @@ from transom.apiserver.serving.chain import ClientGone, RequestChain, as_api_err
 from transom.apiserver.serving.encoder import ResponseEncoder
 from transom.apiserver.serving.exchange import ApiExchange
 from transom.apiserver.serving.metrics import ApiServerMetrics
-from transom.apiserver.serving.negotiate import OutputForm, available_forms, negotiate, wants_pretty
+from transom.apiserver.serving.negotiate import (
+    PLAIN,
+    OutputForm,
+    available_forms,
+    negotiate,
+    wants_pretty,
+)
 from transom.apiserver.serving.paths import NonResourcePaths
 from transom.http.messages import (
     Answer,
@@ -52,6 +58,7 @@ from transom.http.messages import (
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 
@@ -62,7 +69,6 @@ else:
 
 log = logging.getLogger("transom.apiserver")
 
-_PLAIN = OutputForm()
 _ANSWERS = (HttpResponse, StreamResponse, UpgradeResponse)
 _NO_QUERY: dict[str, list[str]] = {}
 _CLIENT_GONE = HttpResponse(408, [])
@@ -116,6 +122,10 @@ class HttpHandler:
         asked = parse_request_info(request.method, request.path, query)
         return self._chain.run(HttpExchange(self._parts, request, asked, query, user))
 
+    def is_aggregated(self, group: str, version: str) -> bool:
+        """Whether another server serves a group version."""
+        return self._parts.aggregation.claims(group, version)
+
     def streams_body(self, path: str) -> bool:
         """Whether a large body is streamed instead of collected first."""
         try:
@@ -166,7 +176,7 @@ class HttpExchange(ApiExchange[Answer]):
         )
         self._parts = parts
         self._request = request
-        self._form = _PLAIN
+        self._form = PLAIN
 
     # ---- from the request to the answer --------------------------------------------------------
 
@@ -191,6 +201,8 @@ class HttpExchange(ApiExchange[Answer]):
 
     def _answer(self, result: Result) -> Answer | Awaitable[Answer]:
         if type(result) is ObjectResult:
+            if self._form == PLAIN and not self.query and not self.ctx.warnings:
+                return self._parts.encoder.encode_plain(self.ctx, result)
             return self._parts.encoder.encode_object(self, self._form, result)
         if isinstance(result, ConnectResult):
             return self._parts.kubelets.connect(self._request, result.target)
@@ -264,7 +276,7 @@ class HttpExchange(ApiExchange[Answer]):
         try:
             form = negotiate(self._request.header(b"accept"), transforms=False)
         except ApiError:
-            form = _PLAIN
+            form = PLAIN
         return responses.error_response(error, self._with_pretty(form), self.ctx.warnings)
 
     def _unknown_request(self, problem: UnknownRequest) -> HttpResponse:
@@ -284,6 +296,22 @@ class HttpExchange(ApiExchange[Answer]):
             asked = None if self.asked is _UNKNOWN_INFO else self.asked
             seconds = time.perf_counter() - self._started
             self._parts.metrics.record(asked, answer, seconds)
+        if (
+            type(answer) is HttpResponse
+            and type(answer.body) is bytes
+            and self.event is None
+            and not self._request.warnings
+        ):  # the usual answer; a copy, because those of the server's own caches are shared
+            headers = answer.headers
+            if self.flow is not None:
+                self.flow.schema.dispatched += 1
+                headers = headers + self.flow.headers
+            if self.seats:
+                self.release_seats()
+            return HttpResponse(answer.status, headers, answer.body, None, self._owner)
+        return self._complete_other(answer)
+
+    def _complete_other(self, answer: Answer) -> Answer:
         if isinstance(answer, StreamResponse) and answer.resumable and self._asks_websocket():
             asked_headers = {
                 k.decode("latin-1"): v.decode("latin-1") for k, v in self._request.headers.items()
@@ -407,14 +435,11 @@ def _check_route(res: Resource, info: Authorized, method: str) -> bool:
 
 
 def _is_ordinary(res: Resource, info: Authorized) -> bool:
-    """An ordinary path of an object or a collection: nothing to check."""
-    return (
-        info.namespaced == res.kind.namespaced
-        and not info.special
-        and not info.subresource
-        and (info.depth == 1 or (info.depth == 2 and info.name != ""))
-        and (info.namespace != "" or not info.namespaced)
-    )
+    """An ordinary path of an object or a collection, without subresource: nothing to check."""
+    if info.special or info.depth > 2 or (info.depth == 2 and not info.name):
+        return False
+    namespaced = info.namespaced
+    return namespaced == res.kind.namespaced and (not namespaced or info.namespace != "")
 
 
 def _scope_fits(res: Resource, info: Authorized) -> bool:

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from types import CoroutineType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -40,7 +40,7 @@ from transom.apiserver.serving.inprocess_watch import (
     BATCH_BYTES,
     InProcessWatch,
     RecordEvents,
-    is_slow,
+    is_decoded_in_thread,
 )
 from transom.apiserver.serving.responses import list_metadata, list_object
 from transom.client.api import (
@@ -54,10 +54,12 @@ from transom.client.api import (
 )
 from transom.client.metrics import RestClientMetrics
 from transom.client.resources import GroupVersionResource
+from transom.http import goerrors
 from transom.http.gathering import gather_stream
 from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, body_bytes
 from transom.http.outgoing import CallError
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, is_recursion_error
@@ -67,6 +69,8 @@ log = logging.getLogger("transom.apiserver")
 
 _LARGE = 64 * 1024  # bytes of an object that takes long to process
 _READS_IN_A_ROW = 32
+_LARGEST_FORWARDED = 4 * 1024 * 1024  # bytes of a document of an aggregated server
+_FORWARDED_SECONDS = 32.0  # in which it must arrive, as in client-go
 _LOCAL_IP = ("127.0.0.1",)
 _JSON = b"application/json"
 _METHODS = {
@@ -153,7 +157,7 @@ class InProcessExchange(ApiExchange[Any]):
         self.res = res
         self.routed = True
         result = dispatch(self)
-        if type(result) is ObjectResult and not is_slow(result.record):
+        if type(result) is ObjectResult and not is_decoded_in_thread(result.record):
             self.output = self._object(result)
             return None
         if isinstance(result, tuple) and not isinstance(result, ListResult | ObjectResult):
@@ -166,7 +170,7 @@ class InProcessExchange(ApiExchange[Any]):
             result = await result
         if isinstance(result, ListResult):
             self.output = await self._decode_list(result)
-        elif isinstance(result, ObjectResult) and is_slow(result.record):
+        elif isinstance(result, ObjectResult) and is_decoded_in_thread(result.record):
             self.output = await self._large_object(result)
         else:
             self.output = self._output(result)
@@ -212,7 +216,7 @@ class InProcessExchange(ApiExchange[Any]):
         large: list[int] = []
         size = 0
         for count, record in enumerate(listing.records):
-            if is_slow(record):
+            if is_decoded_in_thread(record):
                 items.append(await self._large_lean_object(res, record))
             else:
                 items.append(self._lean_object(res, record))
@@ -358,9 +362,16 @@ class InProcessClient:
         """A document that is not a resource: a GET request to the HTTP handler, as this user."""
         await self._server.read_turns.take()
         path, _, query = path.partition("?")
-        target = f"{path}?{urlencode(dict(parse_qsl(query)))}" if query else path
+        return await self._http("GET", path, dict(parse_qsl(query)))
+
+    async def _http(
+        self, method: str, path: str, query: dict[str, str], body: bytes = b"", media: str = ""
+    ) -> Any:
+        target = f"{path}?{urlencode(query)}" if query else path
         headers = {b"user-agent": self._user_agent.encode()}
-        request = HttpRequest("GET", target.encode(), path, headers, remote=_LOCAL_IP[0])
+        if body:
+            headers[b"content-type"] = media.encode()
+        request = HttpRequest(method, target.encode(), path, headers, body, remote=_LOCAL_IP[0])
         answer = self._server.handler.call_as(self._user, request)
         if isinstance(answer, Awaitable):
             answer = await answer
@@ -470,9 +481,17 @@ class InProcessClient:
     ) -> Any:
         if self._check_write is not None and verb not in _READING:
             self._check_write()
+        raw = b"" if body is None else _encode_body(body)
+        if verb != "watch" and self._server.handler.is_aggregated(resource.group, resource.version):
+            path = resource.path(namespace, name, subresource)
+            content = await self._http(_METHODS[verb], path, query or {}, raw, media)
+            if verb != "list":
+                return content
+            return ObjectList(
+                content["items"] or [], content["metadata"].get("resourceVersion", "")
+            )
         queries = {key: [value] for key, value in query.items()} if query else {}
         asked = _request_info(verb, resource, namespace, name, subresource, queries)
-        raw = b"" if body is None else _encode_body(body)
         exchange = InProcessExchange(
             self._server, self._user, self._user_agent, asked, queries, raw, media
         )
@@ -508,10 +527,12 @@ def _request_info(
     if not resource.namespaced:
         # The path of a namespace has its name in place of the namespace.
         namespace = name if resource.plural == "namespaces" and not resource.group else ""
-    fields = ""
-    if query and verb in ("list", "watch"):
-        name = selected_name(query)
+    fields = labels = ""
+    if query and verb in ("list", "watch", "deletecollection"):
         fields = next(iter(query.get("fieldSelector") or ()), "")
+        labels = next(iter(query.get("labelSelector") or ()), "")
+        if verb != "deletecollection":
+            name = selected_name(query)
     return RequestInfo(
         True,
         path,
@@ -523,6 +544,7 @@ def _request_info(
         name,
         subresource,
         fields=fields,
+        labels=labels,
     )
 
 
@@ -539,7 +561,10 @@ async def _json_content(answer: Answer) -> Any:
     """The document in a response; raises ApiError for an error."""
     if isinstance(answer, StreamResponse):  # forwarded from an aggregated server
         try:
-            body = await gather_stream(answer)
+            async with asyncio.timeout(_FORWARDED_SECONDS):
+                body = await gather_stream(answer, _LARGEST_FORWARDED)
+        except TimeoutError:
+            raise ApiUnreachable(goerrors.DEADLINE) from None
         except CallError as problem:
             raise ApiUnreachable(str(problem)) from problem
     elif isinstance(answer, HttpResponse):

@@ -62,7 +62,7 @@ class RecordEvents:
         return parts
 
 
-def is_slow(record: StoreRecord) -> bool:
+def is_decoded_in_thread(record: StoreRecord) -> bool:
     return len(record.value) > _DECODED_IN_THREAD
 
 
@@ -73,7 +73,7 @@ def _fitting_events(batch: list[tuple[str, StoreRecord | Object]]) -> int:
     size = 0
     for count, (_, record) in enumerate(batch[:BATCH], 1):
         if isinstance(record, StoreRecord):
-            if is_slow(record):
+            if is_decoded_in_thread(record):
                 return max(count - 1, 1)
             size += len(record.value)
             if size >= BATCH_BYTES:
@@ -129,6 +129,8 @@ class InProcessWatch(BatchedWatch):
             finally:
                 self._waiter = None
         batch = self._batches.popleft()
+        if len(batch) == 1:
+            return [await self._next_one(*batch[0])]
         fitting = _fitting_events(batch)
         if fitting < len(batch):  # a long history is delivered in pieces
             self._batches.appendleft(batch[fitting:])
@@ -139,12 +141,23 @@ class InProcessWatch(BatchedWatch):
             self._make_room()
         decode, res = self._decode, self._res
         kind, first = batch[0]
-        if isinstance(first, StoreRecord) and is_slow(first):
+        if isinstance(first, StoreRecord) and is_decoded_in_thread(first):
             return [WatchEvent(kind, await self._decode_large(res, first))]
         return [
             WatchEvent(kind, decode(res, record) if isinstance(record, StoreRecord) else record)
             for kind, record in batch
         ]
+
+    async def _next_one(self, kind: str, record: StoreRecord | Object) -> WatchEvent:
+        """The usual batch: one event."""
+        self._size -= 1
+        if self._room is not None and self._size < _QUEUED:
+            self._make_room()
+        if not isinstance(record, StoreRecord):
+            return WatchEvent(kind, record)
+        if is_decoded_in_thread(record):
+            return WatchEvent(kind, await self._decode_large(self._res, record))
+        return WatchEvent(kind, self._decode(self._res, record))
 
     def _take(self, cursor: EventCursor) -> None:
         """Queues the next events of a watcher that has fallen behind."""

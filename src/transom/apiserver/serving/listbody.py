@@ -37,9 +37,8 @@ _value = attrgetter("value")
 _PIECE = 64 * 1024
 _READ_AHEAD = 64  # stored values that are joined without looking at each
 _MARK = "@items@"
-_WHOLE = (
-    4 * 1024 * 1024
-)  # a list whose size must be known first is cached up to this size, otherwise it is encoded twice
+# a list whose size must be known first is cached up to this size, otherwise it is encoded twice
+_WHOLE = 4 * 1024 * 1024
 
 
 def stored_size(records: Collection[StoreRecord]) -> int:

@@ -7,6 +7,7 @@ installed.
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections import defaultdict
@@ -76,13 +77,24 @@ _SLI_BUCKETS = (
 )
 
 
+_ALL_BUCKETS = tuple(sorted({*_BUCKETS, *_SLI_BUCKETS}))
+
+
 class _Histogram:
-    __slots__ = ("counts", "sli", "total")
+    """Durations, counted once for both metrics."""
+
+    __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(_BUCKETS) + 1)
-        self.sli = [0] * (len(_SLI_BUCKETS) + 1)
+        self.counts = [0] * (len(_ALL_BUCKETS) + 1)
         self.total = 0.0
+
+    def counts_for(self, buckets: Sequence[float]) -> list[int]:
+        """The counts of some of the buckets."""
+        out = [0] * (len(buckets) + 1)
+        for bound, count in zip((*_ALL_BUCKETS, math.inf), self.counts, strict=True):
+            out[bisect_left(buckets, bound)] += count
+        return out
 
 
 Labels = tuple[str, str, str, str, str, str]  # verb, group, version, resource, subresource, scope
@@ -114,8 +126,7 @@ class ApiServerMetrics:
         if isinstance(answer, StreamResponse):
             return
         histogram = self._durations[labels]
-        histogram.counts[bisect_left(_BUCKETS, seconds)] += 1
-        histogram.sli[bisect_left(_SLI_BUCKETS, seconds)] += 1
+        histogram.counts[bisect_left(_ALL_BUCKETS, seconds)] += 1
         histogram.total += seconds
 
     def _clean(self, labels: Labels) -> Labels:
@@ -172,7 +183,7 @@ class ApiServerMetrics:
                 "Response latency distribution in seconds for each verb, dry run value, group, "
                 "version, resource, subresource, scope and component.",
                 [
-                    Histogram(_named(labels), _BUCKETS, found.counts, found.total)
+                    Histogram(_named(labels), _BUCKETS, found.counts_for(_BUCKETS), found.total)
                     for labels, found in list(self._durations.items())
                 ],
             ),
@@ -206,7 +217,7 @@ class ApiServerMetrics:
             "fairness queue wait times) in seconds for each verb, group, version, resource, "
             "subresource, scope and component.",
             [
-                Histogram(_named(labels), _SLI_BUCKETS, found.sli, found.total)
+                Histogram(_named(labels), _SLI_BUCKETS, found.counts_for(_SLI_BUCKETS), found.total)
                 for labels, found in list(self._durations.items())
             ],
         )

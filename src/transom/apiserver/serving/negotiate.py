@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.bodies import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from transom.kit.caching import text_cache
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -29,6 +30,9 @@ class OutputForm(NamedTuple):
     transform: str = ""  # "", Table, PartialObjectMetadata, PartialObjectMetadataList
     version: str = "v1"
     pretty: bool = False
+
+
+PLAIN = OutputForm()
 
 
 class AcceptClause(NamedTuple):

@@ -50,9 +50,8 @@ _BIG_BYTES = 256 * 1024  # and lists of more bytes than this
 # Objects of more bytes than this are encoded in the worker thread, unless the stored bytes are sent
 # unchanged.
 _LARGE, _LARGE_YAML = 64 * 1024, 16 * 1024
-_REORDERED = (
-    "flowcontrol.apiserver.k8s.io/FlowSchema",
-)  # their fields have a different order in a Table
+# their fields have a different order in a Table
+_REORDERED = "flowcontrol.apiserver.k8s.io/FlowSchema"
 _WARNINGS_MOST, _WARNING_MOST = 4096, 256  # characters: in total and of one
 _CACHE = (b"Cache-Control", b"no-cache, private")
 _JSON_HEADERS: Headers = [(b"Content-Type", b"application/json"), _CACHE]
@@ -250,7 +249,7 @@ def is_long_protobuf_list(records: Collection[StoreRecord], form: OutputForm) ->
     return form.media == PROTOBUF and len(records) > _BIG_DECODED
 
 
-def takes_long(res: Resource, record: StoreRecord, form: OutputForm) -> bool:
+def takes_long_to_encode(res: Resource, record: StoreRecord, form: OutputForm) -> bool:
     """Whether an object is too large to be encoded on the event loop."""
     return len(record.value) > (_LARGE_YAML if form.media == YAML else _LARGE) and not joins(
         res, form
@@ -266,7 +265,9 @@ def _many_lazily(
     include_object: str,
 ) -> HttpResponse:
     headers = {YAML: _YAML_HEADERS, PROTOBUF: _PROTOBUF_HEADERS}.get(form.media, _JSON_HEADERS)
-    slow = not joins(res, form) and any(takes_long(res, record, form) for record in records)
+    slow = not joins(res, form) and any(
+        takes_long_to_encode(res, record, form) for record in records
+    )
     if not form.transform and not form.pretty and form.media == JSON:
         encode = _item_bytes(res)
         batch = 4096 if encode is None else items_at_once(form)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.apiserver.core import discovery
 from transom.apiserver.core.bodies import JSON, PROTOBUF, YAML
@@ -17,6 +17,7 @@ from transom.apiserver.serving.negotiate import OutputForm, accept_clauses
 from transom.apiserver.serving.responses import document_response, warning_headers
 from transom.http.messages import HttpRequest, HttpResponse, text_response
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.objects import Object
 from transom.machinery.releases import BUILDS

@@ -12,7 +12,7 @@ import math
 import posixpath
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import orjson
@@ -24,6 +24,7 @@ from transom.http.goerrors import join_host_port
 from transom.http.outgoing import CallError, CallTarget, Connect, OutgoingConnection, ResponseHead
 from transom.http.pool import ConnectionPool
 from transom.kit.http_message import encode_request
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.workers import WorkerThread, WorkRejected, WorkRunner, WorkTimeout
 from transom.machinery import codec, gojson
 from transom.machinery.kinds import GVK

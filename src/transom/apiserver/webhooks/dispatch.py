@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -21,6 +20,7 @@ from transom.apiserver.webhooks.matching import Invocation, RegisteredWebhook
 from transom.apiserver.webhooks.versioned_object import VersionedObject, own_kind
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 from transom.kit.uuids import random_uuid
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
@@ -29,7 +29,7 @@ from transom.machinery.releases.behaviour import has_behaviour
 
 T = TypeVar("T")
 # name, or prefix/name: valid keys of audit annotations.
-_KEY = re.compile(
+_KEY = lazy_pattern(
     r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 )
 

@@ -9,14 +9,16 @@ costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.webhooks.conditions import WebhookConditions
 from transom.apiserver.webhooks.review import namespace_of
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors, selectors
 from transom.machinery.objects import Object
 from transom.machinery.releases.features import is_enabled
@@ -56,6 +58,32 @@ class WebhookRule(NamedTuple):
         )
 
 
+class CompiledSelector:
+    """A selector that is compiled when it is first used."""
+
+    __slots__ = ("_compiled", "_given")
+
+    def __init__(self, given: Object | None) -> None:
+        self._given = given
+        self._compiled: LabelSelector | SelectorError | None = None
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether `get` should be called in a thread."""
+        return self._compiled is None and selectors.takes_long_to_compile(self._given)
+
+    def get(self) -> LabelSelector:
+        """Raises SelectorError."""
+        if self._compiled is None:
+            try:
+                self._compiled = selectors.from_object(self._given)
+            except SelectorError as problem:
+                self._compiled = problem
+        if isinstance(self._compiled, SelectorError):
+            raise self._compiled
+        return self._compiled
+
+
 @dataclass(frozen=True, slots=True)
 class RegisteredWebhook:
     configuration: str
@@ -66,8 +94,8 @@ class RegisteredWebhook:
     rules: tuple[WebhookRule, ...]
     ignore_failure: bool
     equivalent: bool
-    namespaces: LabelSelector | SelectorError
-    objects: LabelSelector | SelectorError
+    namespaces: CompiledSelector
+    objects: CompiledSelector
     no_side_effects: bool
     reinvocable: bool
     seconds: float
@@ -109,8 +137,8 @@ def _hook(
         tuple(compile_rule(r) for r in given.get("rules") or ()),
         given.get("failurePolicy") == "Ignore",
         given.get("matchPolicy") == "Equivalent",
-        _selector(given.get("namespaceSelector")),
-        _selector(given.get("objectSelector")),
+        CompiledSelector(given.get("namespaceSelector")),
+        CompiledSelector(given.get("objectSelector")),
         given.get("sideEffects") in ("None", "NoneOnDryRun"),
         given.get("reinvocationPolicy") == "IfNeeded",
         float(given.get("timeoutSeconds") or 30),
@@ -132,13 +160,6 @@ def compile_rule(rule: Object) -> WebhookRule:
         tuple((r, s) for r, _, s in split),
         rule.get("scope") or "",
     )
-
-
-def _selector(given: Object | None) -> LabelSelector | SelectorError:
-    try:
-        return selectors.from_object(given)
-    except SelectorError as problem:
-        return problem
 
 
 class WebhookConfigurations:
@@ -214,14 +235,23 @@ class WebhookConfigurations:
                 if target is not None:
                     yield Invocation(hook, target)
 
-    def selected(self, hook: RegisteredWebhook, attributes: Attributes) -> bool:
+    async def selected(self, hook: RegisteredWebhook, attributes: Attributes) -> bool:
         """Whether the selectors of a hook with matching rules match this request."""
-        wanted = _usable(hook.namespaces)
+        wanted = await self._usable(hook.namespaces, attributes)
         if not wanted.empty and not matches_namespace(
             self._objects, self._namespaces, wanted, attributes
         ):
             return False
-        return matches_object(_usable(hook.objects), attributes)
+        return matches_object(await self._usable(hook.objects, attributes), attributes)
+
+    async def _usable(self, selector: CompiledSelector, attributes: Attributes) -> LabelSelector:
+        try:
+            if selector.takes_long:
+                workers = self._objects.workers
+                return await compute_in_worker(workers, attributes.ctx, selector.get)
+            return selector.get()
+        except SelectorError as problem:
+            raise errors.internal(str(problem)) from None
 
 
 def matches_namespace(
@@ -249,12 +279,6 @@ def matches_object(wanted: LabelSelector, attributes: Attributes) -> bool:
     return (
         wanted.empty or _has_labels(attributes.obj, wanted) or _has_labels(attributes.old, wanted)
     )
-
-
-def _usable(selector: LabelSelector | SelectorError) -> LabelSelector:
-    if isinstance(selector, SelectorError):
-        raise errors.internal(str(selector))
-    return selector
 
 
 def _has_labels(obj: Any, wanted: LabelSelector) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -15,6 +15,7 @@ from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.webhooks.client import CallFailed, media_of
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import codec, gojson
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
@@ -134,9 +135,8 @@ def parse_admission_response(
     ):
         raise CallFailed(_other_kind(named, version))
     try:
-        review = codec.normalise_object(
-            GVK(GROUP, "v1", _KIND), given
-        )  # both versions have the same fields
+        # both versions have the same fields
+        review = codec.normalise_object(GVK(GROUP, "v1", _KIND), given)
     except codec.DecodeError as problem:
         raise CallFailed(problem.base) from None
     response = review.get("response")

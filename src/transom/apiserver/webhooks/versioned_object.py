@@ -7,11 +7,10 @@ the version of the request.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.subresources import scale
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import codec
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object

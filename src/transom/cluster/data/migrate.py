@@ -3,7 +3,7 @@ verifies the result.
 
 Objects keep everything but their resourceVersion: etcd assigns revisions itself, so those are new
 there, and higher than all before, so that clients with an older one list again. From etcd to a file,
-revisions stay.
+revisions stay, but for objects that share theirs with another one.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from transom.apiserver.core.integrity import check_value
 from transom.cluster import config as configs
 from transom.cluster import daemon, protection
 from transom.cluster.config import ClusterConfig
-from transom.cluster.data.cluster_records import all_records, portable_snapshot
+from transom.cluster.data.cluster_records import (
+    all_records,
+    distinct_revisions,
+    portable_snapshot,
+    value_at_revision,
+)
 from transom.cluster.data.etcd_data import (
     etcd_of_stopped_cluster,
     read_records,
@@ -27,12 +32,18 @@ from transom.cluster.data.etcd_data import (
     write_records,
 )
 from transom.cluster.ha import layout
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node.settings import name_option
 from transom.node.spec import add_control_planes
 from transom.store import disk
 from transom.store.api import StoreError, StoreRecord
-from transom.store.etcd.client import EtcdAddressError, EtcdClient, parse_etcd_address
+from transom.store.etcd.client import (
+    EtcdAddressError,
+    EtcdClient,
+    address_without_password,
+    parse_etcd_address,
+)
 from transom.store.etcd.revisions import advance_revision
 from transom.store.rows import Ledger, LedgerWriter, StoredRow
 from transom.store.sealing import Sealing
@@ -137,6 +148,7 @@ async def _migrate(
     if moved.store:
         await _write_etcd(moved, sealing, before)
     else:
+        before = _for_file(before)
         _write_file(moved, sealing, before)
     report_progress("verifying ...")
     after = await _read(moved, sealing)
@@ -144,7 +156,7 @@ async def _migrate(
     kept = _switch(config, moved)
     revision = max((record.mod_revision for record in after.records), default=0)
     return {
-        "store": moved.store or SQLITE,
+        "store": address_without_password(moved.store) or SQLITE,
         "servers": max(1, moved.servers),
         "objects": counts,
         "revision": revision,
@@ -167,7 +179,7 @@ def _switch(config: ClusterConfig, moved: ClusterConfig) -> str:
         return str(kept)
     if config.etcd_ports and not moved.etcd_ports:
         return _set_etcd_aside(config)
-    return config.store
+    return address_without_password(config.store)
 
 
 # ---- etcd ----
@@ -227,6 +239,24 @@ async def _read_file(config: ClusterConfig, sealing: Sealing) -> _Contents:
         return _Contents(list(all_records(store.snapshot())), store.revision)
     finally:
         await store.close()
+
+
+def _for_file(contents: _Contents) -> _Contents:
+    """With a revision of its own for each object."""
+    moved = distinct_revisions(contents.records, contents.revision)
+    records = [
+        StoreRecord(
+            record.key,
+            value_at_revision(record.value, moved[record.key]),
+            record.create_revision,
+            moved[record.key],
+            record.expires,
+        )
+        if record.key in moved
+        else record
+        for record in contents.records
+    ]
+    return _Contents(records, contents.revision + len(moved))
 
 
 def _write_file(config: ClusterConfig, sealing: Sealing, contents: _Contents) -> None:

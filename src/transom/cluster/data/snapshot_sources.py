@@ -43,7 +43,7 @@ class SnapshotSource(Protocol):
     def end(self, name: str) -> None: ...
 
 
-class RunningCluster:
+class RunningClusterSource:
     def __init__(self, config: ClusterConfig) -> None:
         self._root = store_control.ROOT
         self._unreachable = probes.ClusterUnreachable

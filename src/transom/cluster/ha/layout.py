@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
 from transom.kit.files import make_private, sync_directory
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.trust import check_program, find_program
 from transom.kit.user_errors import UserError
 from transom.node.settings import cidr_of_family
@@ -176,7 +177,7 @@ def server_config(config: ClusterConfig, number: int, specs: Sequence[NodeSpec])
     first = control_plane_node(specs)
     node = planes[(number - 1) % len(planes)] if planes else first
     if not config.no_nodes and node is not None:
-        advertised = node_address(config, node)
+        advertised = node_machine_address(config, node)
     store = etcd_address(config, number - 1) if config.etcd_ports else config.store
     return replace(
         config,
@@ -187,5 +188,5 @@ def server_config(config: ClusterConfig, number: int, specs: Sequence[NodeSpec])
     )
 
 
-def node_address(config: ClusterConfig, node: NodeSpec) -> str:
+def node_machine_address(config: ClusterConfig, node: NodeSpec) -> str:
     return str(ipaddress.ip_network(cidr_of_family(config.node_cidr, 4))[node.number + 1])

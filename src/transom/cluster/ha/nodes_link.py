@@ -19,7 +19,7 @@ import orjson
 
 from transom.apiserver.kubelets.options import KubeletOptions
 from transom.cloud.calls import CloudCalls, call_cloud
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.cluster.config import ClusterConfig
 from transom.cluster.ha.sockets import connect_unix, listen_unix
 from transom.cluster.pki import ClusterPki

@@ -77,7 +77,6 @@ async def serve_one(config: ClusterConfig, pki: ClusterPki) -> None:
     tell_supervisor(READY)
     if watchdog is not None:
         watchdog.start()
-    await asyncio.to_thread(run.import_components)
     nodes_ready = asyncio.Event()
     nodes_ready.set()
     async with asyncio.TaskGroup() as group:

@@ -11,7 +11,7 @@ from typing import Final
 from transom.client.api import ApiClient, is_already_exists, is_not_found
 from transom.client.resources import VOLUME_ATTACHMENTS
 from transom.cloud.calls import CloudCalls
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.controllers.attachdetach.desired import VolumeSpec
 from transom.machinery import quantity
 from transom.machinery.attachable import ATTACHABLE, CLOUD_PLUGINS, split_unique_name

@@ -25,7 +25,7 @@ from transom.client.resources import (
     VOLUME_ATTACHMENTS,
 )
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.controllers.attachdetach.attachers import (
     InTreeAttacher,
     create_volume_attachment,
@@ -74,9 +74,8 @@ class AttachDetach:
         self._desired = DesiredState(self._claims, self._volumes, self._drivers)
         self._in_tree = InTreeAttacher(env.settings.cloud)
         self._attached: dict[str, dict[str, str]] = {}  # unique name -> node -> device path
-        self._uncertain: set[tuple[str, str]] = (
-            set()
-        )  # possibly attached: not shown in the node's status
+        # possibly attached: not shown in the node's status
+        self._uncertain: set[tuple[str, str]] = set()
         self._unverified: set[tuple[str, str]] = set()  # to be asked for at the cloud provider
         self._csi: dict[str, dict[str, Object]] = {}  # unique name -> node -> VolumeAttachment
         self._csi_names: dict[str, str] = {}  # VolumeAttachment -> unique name

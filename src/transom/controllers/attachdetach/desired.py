@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from transom.client.informer import Informer
 from transom.controllers.persistentvolume.usage import is_pod_terminated
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.attachable import ATTACHABLE, is_multi_attach_allowed, unique_volume_name
 from transom.machinery.objects import Object
 
@@ -55,9 +55,8 @@ class DesiredState:
     def __init__(self, claims: Informer, volumes: Informer, drivers: Informer) -> None:
         self._claims, self._volumes, self._drivers = claims, volumes, drivers
         self._pods: dict[str, tuple[str, set[str]]] = {}  # uid -> node, unique names
-        self._wanted: dict[
-            str, dict[str, dict[str, Object]]
-        ] = {}  # unique name -> node -> uid -> pod
+        # unique name -> node -> uid -> pod
+        self._wanted: dict[str, dict[str, dict[str, Object]]] = {}
         self._specs: dict[str, VolumeSpec] = {}
 
     def track(self, pod: Object) -> set[str]:

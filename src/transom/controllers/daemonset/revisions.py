@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from transom.client.api import STRATEGIC_PATCH, ApiClient, is_already_exists, is_not_found
 from transom.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, PODS
@@ -13,6 +12,7 @@ from transom.controllers import history, template_hash
 from transom.controllers.daemonset.template import HASH_LABEL
 from transom.controllers.ownership import controller_ref
 from transom.kit.large_work import compute_for_object
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, same_json, with_metadata
 

@@ -5,10 +5,10 @@ when the new one is available. Pure functions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from transom.controllers import pods
 from transom.controllers.daemonset.template import is_updated
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 

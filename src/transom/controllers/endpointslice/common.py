@@ -5,9 +5,8 @@ writing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
-from typing import NamedTuple
 
 from transom.client.api import ApiClient, is_namespace_terminating, is_not_found
 from transom.client.informer import Informer
@@ -17,6 +16,8 @@ from transom.client.workqueue import RetryLater
 from transom.controllers.ownership import controller_ref
 from transom.controllers.pods import name_prefix
 from transom.controllers.service_pods import dump_pointer, pod_digest, with_trigger_time
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 
@@ -291,9 +292,8 @@ class SliceWriter:
         """
         namespace = owner["metadata"]["namespace"]
         where = f"for {kind} {object_key(owner)}"
-        if (
-            "deletionTimestamp" not in owner["metadata"]
-        ):  # otherwise the garbage collector would race with us
+        # otherwise the garbage collector would race with us
+        if "deletionTimestamp" not in owner["metadata"]:
             for piece in plan.create:
                 try:
                     made = await self._client.create(

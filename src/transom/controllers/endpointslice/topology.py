@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from transom.client.events import NORMAL, WARNING
 from transom.controllers.endpointslice.common import ZONE, SliceChanges, slice_endpoints
 from transom.controllers.pods import is_node_ready
 from transom.controllers.service_pods import EndpointRules
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
 

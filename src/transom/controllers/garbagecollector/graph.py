@@ -18,9 +18,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

@@ -11,12 +11,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.client.resources import GroupVersionResource, builtin_resource
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
+from transom.machinery.discovery_documents import listed_resources
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.kinds import KINDS
 from transom.machinery.objects import Object
@@ -74,7 +75,7 @@ async def discover_served(client: ApiClient) -> ServedResources:
                 log.info("garbage collector: discovery of %s failed: %s", group_version, problem)
                 silent.add(name)
                 continue
-            for row in document.get("resources") or ():
+            for row in listed_resources(document):
                 if "/" in row["name"]:
                     continue
                 resource = GroupVersionResource(

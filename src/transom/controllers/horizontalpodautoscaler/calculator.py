@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from transom.controllers.horizontalpodautoscaler.metrics import MetricsError, PodMetric, PodMetrics
 from transom.controllers.pods import is_pod_ready, pod_phase, pod_ready_condition
 from transom.kit.clock import parse_rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from transom.controllers.horizontalpodautoscaler.conditions import (
     ABLE_TO_SCALE,
     SCALING_LIMITED,
     Conditions,
 )
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 DOWNSCALE_STABILIZATION_SECONDS = 300

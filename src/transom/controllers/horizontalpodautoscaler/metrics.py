@@ -7,13 +7,14 @@ values are in thousandths.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from transom.client.api import ApiClient
 from transom.controllers.scales import NoMatch, Scales, group_of
 from transom.kit.clock import parse_rfc3339
 from transom.kit.durations import DurationError, parse_duration
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 from transom.client.informer import Informer
 from transom.controllers.horizontalpodautoscaler import calculator
 from transom.controllers.horizontalpodautoscaler.metrics import HpaMetricsClient, MetricsError
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.quantity import from_milli, parse_quantity
 from transom.machinery.selectors import LabelSelector, SelectorError, everything, from_object

@@ -5,11 +5,11 @@ without a success, at most ten minutes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from transom.controllers.pods import pod_ready_condition
 from transom.kit.backoff import exponential_backoff
 from transom.kit.clock import parse_rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 _FIRST, _LONGEST = 10.0, 600.0

@@ -5,9 +5,9 @@ are enough (successPolicy).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from transom.controllers.job.intervals import IndexIntervals
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 

@@ -49,9 +49,8 @@ _COPIED_LABELS = (
     ("kubernetes.io/os", "beta.kubernetes.io/os"),
     ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
 )
-_EVICTING: dict[
-    str, tuple[Taint, Taint]
-] = {  # status of Ready -> the matching taint, and the other one
+# status of Ready -> the matching taint, and the other one
+_EVICTING: dict[str, tuple[Taint, Taint]] = {
     "False": ((NOT_READY, NO_EXECUTE), (UNREACHABLE, NO_EXECUTE)),
     "Unknown": ((UNREACHABLE, NO_EXECUTE), (NOT_READY, NO_EXECUTE)),
 }

@@ -4,10 +4,9 @@ our own clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 
 STARTUP_GRACE = 60.0  # for a node whose kubelet has not reported yet

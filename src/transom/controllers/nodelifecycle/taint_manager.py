@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from transom.client.api import is_not_found
 from transom.client.events import NORMAL
 from transom.client.informer import Informer
@@ -14,6 +12,7 @@ from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.disruption_target import DisruptionMarker
 from transom.controllers.nodelifecycle.taints import NO_EXECUTE, taints_of, tolerated_seconds
 from transom.kit.clock import Timer
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 

@@ -30,9 +30,8 @@ _RESYNC_SECONDS = 15.0
 _FIRST_RETRY, _LONGEST_RETRY = 0.5, 122.0
 _OPERATIONS = 10  # concurrent operations; creating and deleting may be slow
 
-Operation = tuple[
-    str, str, str
-]  # provision, delete or recycle; the key of a claim or volume; its uid
+# provision, delete or recycle; the key of a claim or volume; its uid
+Operation = tuple[str, str, str]
 
 
 class VolumeBinder:

@@ -18,7 +18,7 @@ from transom.client.api import ApiClient, is_already_exists
 from transom.client.informer import Informer
 from transom.client.resources import SECRETS
 from transom.cloud.calls import CloudCalls
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.controllers.base import ProvisionedVolume, Provisioner, ProvisioningFailure
 from transom.machinery import quantity
 from transom.machinery.attachable import ATTACHABLE, unique_volume_name

@@ -101,8 +101,7 @@ def best_match(claim: Object, volumes: Iterable[Object], delayed: bool) -> Objec
             groups.setdefault(
                 tuple(sorted(set(volume["spec"].get("accessModes") or ()))), []
             ).append(volume)
-    selector = claim["spec"].get("selector")
-    chosen = selectors.from_object(selector) if selector else None
+    chosen = selectors.owner_selector(claim) if claim["spec"].get("selector") else None
     for modes in sorted(groups, key=lambda modes: (len(modes), modes)):
         found = _best(claim, groups[modes], delayed, chosen)
         if found is not None:

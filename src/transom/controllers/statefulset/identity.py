@@ -9,12 +9,13 @@ import re
 from transom.client.resources import STATEFUL_SETS
 from transom.controllers import pods
 from transom.controllers.ownership import controller_ref
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.objects import Object
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 REVISION_LABEL = "controller-revision-hash"
-_NAME = re.compile(r"(.*)-([0-9]+)", re.ASCII | re.DOTALL)
+_NAME = lazy_pattern(r"(.*)-([0-9]+)", re.ASCII | re.DOTALL)
 _INT32 = 1 << 31
 
 
@@ -50,7 +51,7 @@ def is_in_ordinal_range(stateful_set: Object, ordinal: int) -> bool:
     return bool(first <= ordinal < first + stateful_set["spec"].get("replicas", 0))
 
 
-def pod_claims(stateful_set: Object, ordinal: int) -> dict[str, Object]:
+def claims_of_ordinal(stateful_set: Object, ordinal: int) -> dict[str, Object]:
     """The claims of one pod by the names of their templates, in template order."""
     meta, spec = stateful_set["metadata"], stateful_set["spec"]
     found = {}
@@ -90,7 +91,7 @@ def storage_matches(stateful_set: Object, pod: Object) -> bool:
     return all(
         (volumes.get(name, {}).get("persistentVolumeClaim") or {}).get("claimName")
         == claim["metadata"]["name"]
-        for name, claim in pod_claims(stateful_set, ordinal_of(pod)).items()
+        for name, claim in claims_of_ordinal(stateful_set, ordinal_of(pod)).items()
     )
 
 
@@ -98,7 +99,7 @@ def with_identity(stateful_set: Object, pod: Object, *, index_label: bool = Fals
     """The pod with the labels and volumes of its ordinal."""
     meta, ordinal = pod["metadata"], ordinal_of(pod)
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
-    wanted = pod_claims(stateful_set, ordinal)
+    wanted = claims_of_ordinal(stateful_set, ordinal)
     volumes: list[Object] = [
         {"name": volume, "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
         for volume, claim in wanted.items()

@@ -198,7 +198,7 @@ class StatefulSetUpdate:
         if not self._features.retention:
             return
         for pod in (*self._pods, *condemned):
-            for claim in identity.pod_claims(self._set, ordinal_of(pod)).values():
+            for claim in identity.claims_of_ordinal(self._set, ordinal_of(pod)).values():
                 meta = claim["metadata"]
                 known = self._claims.get(meta["namespace"], meta["name"])
                 if known is None:
@@ -379,7 +379,7 @@ class StatefulSetUpdate:
     async def _create_claims(self, stateful_set: Object, pod: Object) -> None:
         namespace = stateful_set["metadata"]["namespace"]
         problems = []
-        for claim in identity.pod_claims(stateful_set, ordinal_of(pod)).values():
+        for claim in identity.claims_of_ordinal(stateful_set, ordinal_of(pod)).values():
             name = claim["metadata"]["name"]
             known = self._claims.get(namespace, name)
             if known is not None:

@@ -59,9 +59,8 @@ class Checker:
         self._scopes: list[dict[str, CelType]] = []
         self._fresh = 0
         self.references: set[str] = set()  # the variables that the expression uses
-        self.visited: list[
-            tuple[ast.ExprNode, bool]
-        ] = []  # all nodes, and whether they are arguments of format()
+        # all nodes, and whether they are arguments of format()
+        self.visited: list[tuple[ast.ExprNode, bool]] = []
         self.depth = 0
 
     def check(self, node: ast.ExprNode) -> CelType:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from transom.kit.cel import ast
 from transom.kit.cel.macros import ACCUMULATOR
 from transom.kit.cel.types import DYN, SCALARS, CelType
+from transom.kit.named_tuple import NamedTuple
 
 MAX: int = (1 << 64) - 1
 LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 from transom.kit.cel.errors import CelError
@@ -19,8 +18,9 @@ from transom.kit.cel.values import (
     map_keys,
     show_double,
 )
+from transom.kit.lazy import lazy_pattern
 
-_CLAUSE = re.compile(r"%(%|(?:\.(\d{1,4}))?([a-zA-Z]))")
+_CLAUSE = lazy_pattern(r"%(%|(?:\.(\d{1,4}))?([a-zA-Z]))")
 _SUPERSCRIPTS = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
 
 

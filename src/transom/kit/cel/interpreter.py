@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit.cel import ast
 from transom.kit.cel.comprehensions import plan_comprehension
@@ -27,6 +27,7 @@ from transom.kit.cel.values import (
     size_of,
     type_of,
 )
+from transom.kit.named_tuple import NamedTuple
 
 # The cost of a call by its arguments and result; None leaves it to the standard costs.
 CallCharge = Callable[[str, str, Sequence[Any], Any], int | None]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from transom.kit.cel.errors import Issues
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 
 _ESCAPE = (
     r"""\\(?:[abfnrtv"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"""
@@ -16,7 +17,7 @@ _TEXT = rf"""(?:
   | \"\"\"(?:{_ESCAPE}|[^\\])*?\"\"\" | '''(?:{_ESCAPE}|[^\\])*?'''
   | "[^\\"\n\r]*+(?:{_ESCAPE}[^\\"\n\r]*+)*" | '[^\\'\n\r]*+(?:{_ESCAPE}[^\\'\n\r]*+)*'
 )"""
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     rf"""
     (?P<BYTES>[bB]{_TEXT}) | (?P<STRING>{_TEXT})
   | (?P<NUM_FLOAT>[0-9]++\.[0-9]++(?:[eE][+-]?[0-9]++)?|[0-9]++[eE][+-]?[0-9]++|\.[0-9]++(?:[eE][+-]?[0-9]++)?)
@@ -26,8 +27,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_SPACE = re.compile(r"[\t \r\n\f]++|//[^\n]*+")
-_BAD_TEXT = re.compile(r"[bB]?[rR]?[\"'][^\n]*")
+_SPACE = lazy_pattern(r"[\t \r\n\f]++|//[^\n]*+")
+_BAD_TEXT = lazy_pattern(r"[bB]?[rR]?[\"'][^\n]*")
 _KEYWORDS = frozenset(("in", "true", "false", "null"))
 
 
@@ -81,7 +82,7 @@ _SIMPLE = {
     "?": "?",
     "`": "`",
 }
-_ESCAPED = re.compile(
+_ESCAPED = lazy_pattern(
     r"\\(?:([xX])([0-9a-fA-F]{2})|[uU]([0-9a-fA-F]{4,8})|([0-3][0-7]{2})|(.))", re.DOTALL
 )
 

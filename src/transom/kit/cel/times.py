@@ -10,11 +10,12 @@ from functools import lru_cache
 from transom.kit.cel.errors import CelError
 from transom.kit.cel.values import SECOND, Duration, Timestamp
 from transom.kit.durations import parse_nanoseconds
+from transom.kit.lazy import lazy_pattern
 
-_RFC3339 = re.compile(
+_RFC3339 = lazy_pattern(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:(Z)|([+-])(\d\d):(\d\d))", re.ASCII
 )
-_OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
+_OFFSET = lazy_pattern(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 

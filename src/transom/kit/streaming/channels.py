@@ -10,9 +10,10 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.streaming import websocket
 
 # -- names

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.streaming import channels, spdy, websocket
 from transom.kit.streaming.channels import DATA, ERROR, ChannelSocket
 from transom.kit.streaming.session import StreamingSession

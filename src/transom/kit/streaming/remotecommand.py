@@ -10,9 +10,9 @@ writes to a stream that the peer closed are dropped.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.streaming import channels, spdy
 from transom.kit.streaming.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT, ChannelSocket
 from transom.kit.streaming.session import StreamingSession

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.streaming import spdy_frames as frames
 from transom.kit.streaming.spdy_frames import (
     FrameType,

@@ -9,7 +9,8 @@ import struct
 import zlib
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple
+
+from transom.kit.named_tuple import NamedTuple
 
 Headers = list[tuple[str, str]]
 """Names in lower case; a header with several values appears several times."""

@@ -7,8 +7,8 @@ in lower case, the values of a repeated header joined with commas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.streaming import channels, portforward, remotecommand, websocket
 from transom.kit.streaming.channels import Refusal
 from transom.kit.streaming.portforward import PortForward

@@ -11,9 +11,10 @@ import binascii
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from transom.kit.lazy_dataclass import dataclass
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
 _PIECE: Final = 16 * 1024  # larger messages are delivered in parts

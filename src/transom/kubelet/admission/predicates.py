@@ -7,8 +7,8 @@ users see the first one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.admission.requests import PodRequests, host_ports_conflict, request_amounts
 from transom.machinery import quantity
 from transom.machinery.objects import Object

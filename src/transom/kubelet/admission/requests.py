@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import quantity
 from transom.machinery.objects import Object
 from transom.machinery.podresources import is_pod_level_resource

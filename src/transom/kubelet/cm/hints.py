@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import combinations
-from typing import NamedTuple
+
+from transom.kit.named_tuple import NamedTuple
 
 NumaMask = frozenset[int]
 

@@ -6,9 +6,11 @@ Saved in the kubelet's file memory_manager_state after every change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.cm.checkpoint import (
     memory_manager_checkpoint,
     read_memory_manager_checkpoint,

@@ -5,10 +5,10 @@ errors with which a kubelet refuses to start. The texts are Kubernetes' own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.cm.memory_cgroup import TIERED_RESERVATION
 from transom.kubelet.cm.memory_manager import is_memory_type
 from transom.kubelet.config import KubeletConfig

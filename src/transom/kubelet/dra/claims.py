@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.objects import Object
 from transom.machines.api import Files
 from transom.machines.smallfiles import read_small_file

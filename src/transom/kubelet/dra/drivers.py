@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Timer
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins.handler import PluginRefused
@@ -40,7 +41,7 @@ class DriverNotRegistered(Exception):
     """The text is Kubernetes'."""
 
 
-class DraDriver(NamedTuple):
+class RegisteredDraDriver(NamedTuple):
     name: str
     path: str  # of its socket
     service: str  # v1.DRAPlugin
@@ -59,7 +60,7 @@ class DraDriverRegistry:
         self._env = env
         self._later = later
         self._observe = observe
-        self._drivers: dict[str, list[DraDriver]] = {}
+        self._drivers: dict[str, list[RegisteredDraDriver]] = {}
         self._wipes: dict[str, Timer] = {}
 
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
@@ -92,7 +93,7 @@ class DraDriverRegistry:
                 f"plugin registration failed with err: endpoint {endpoint} already registered for "
                 f"DRA driver plugin {name}"
             )
-        found.append(DraDriver(name, endpoint, self._service(name, endpoint, versions)))
+        found.append(RegisteredDraDriver(name, endpoint, self._service(name, endpoint, versions)))
         if timer := self._wipes.pop(name, None):
             timer.cancel()
 
@@ -125,7 +126,7 @@ class DraDriverRegistry:
             return False
         return True
 
-    def get(self, name: str) -> DraDriver:
+    def get(self, name: str) -> RegisteredDraDriver:
         """Raises DriverNotRegistered."""
         found = self._drivers.get(name)
         if not found:
@@ -135,7 +136,7 @@ class DraDriverRegistry:
         return found[-1]
 
     async def call(
-        self, driver: DraDriver, method: str, claims: Sequence[Message]
+        self, driver: RegisteredDraDriver, method: str, claims: Sequence[Message]
     ) -> dict[str, Any]:
         """The results by the claim's uid. Raises RpcError."""
         endpoint = plugin_endpoint.PluginEndpoint(self._env.host.files, driver.path)

@@ -12,13 +12,13 @@ from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.dra.claims import ClaimCache, ClaimInfo, Device
 from transom.kubelet.dra.drivers import (
-    DraDriver,
     DraDriverRegistry,
     DriverNotRegistered,
     ObserveCall,
+    RegisteredDraDriver,
 )
 from transom.kubelet.dra.references import (
-    ClaimProblem,
+    PodClaimError,
     check_owner,
     check_reserved,
     container_requests,
@@ -77,14 +77,14 @@ class DynamicResourceManager:
         try:
             await self._prepare(pod)
             failed = False
-        except (ApiError, ClaimProblem, DriverNotRegistered, OSError, RpcError) as problem:
+        except (ApiError, PodClaimError, DriverNotRegistered, OSError, RpcError) as problem:
             raise ClaimFailure(f"prepare dynamic resources: {problem}") from problem
         finally:
             self._observe("PrepareResources", failed, self._env.clock.monotonic() - begin)
 
     async def _prepare(self, pod: Object) -> None:
         found: list[ClaimInfo] = []
-        drivers: dict[str, DraDriver] = {}
+        drivers: dict[str, RegisteredDraDriver] = {}
         for _, name, owned in pod_claims(pod):
             claim = await self._claim(pod, name, owned)
             found.append(claim)
@@ -109,13 +109,13 @@ class DynamicResourceManager:
         try:
             claim = await self._env.client.get(RESOURCE_CLAIMS, pod["metadata"]["namespace"], name)
         except (ApiError, OSError) as problem:
-            raise ClaimProblem(f"fetch ResourceClaim {name}: {problem}") from problem
+            raise PodClaimError(f"fetch ResourceClaim {name}: {problem}") from problem
         if owned:
             check_owner(pod, claim)
         check_reserved(pod, claim)
         meta, allocation = claim["metadata"], (claim.get("status") or {}).get("allocation")
         if allocation is None:
-            raise ClaimProblem(f"ResourceClaim {name}: not allocated")
+            raise PodClaimError(f"ResourceClaim {name}: not allocated")
         results = (allocation.get("devices") or {}).get("results") or ()
         drivers: dict[str, list[Device]] = {result["driver"]: [] for result in results}
         return ClaimInfo(meta["uid"], meta["namespace"], name, drivers)
@@ -127,14 +127,16 @@ class DynamicResourceManager:
             self._cache.add(known)
             self._in_use.set()
         elif known.uid != claim.uid:
-            raise ClaimProblem(
+            raise PodClaimError(
                 f"old ResourceClaim with same name {claim.name} and different UID {known.uid} "
                 "still exists (previous pod force-deleted?!)"
             )
         known.pods.add(pod)
         return known
 
-    async def _prepare_batch(self, driver: DraDriver, claims: Sequence[ClaimInfo]) -> None:
+    async def _prepare_batch(
+        self, driver: RegisteredDraDriver, claims: Sequence[ClaimInfo]
+    ) -> None:
         results = await self._call(driver, "NodePrepareResources", claims)
         for claim in claims:
             claim.drivers[driver.name] = [
@@ -149,22 +151,22 @@ class DynamicResourceManager:
             ]
 
     async def _call(
-        self, driver: DraDriver, method: str, claims: Sequence[ClaimInfo]
+        self, driver: RegisteredDraDriver, method: str, claims: Sequence[ClaimInfo]
     ) -> dict[str, Message]:
         """A result for each of the claims. Raises RpcError, ClaimProblem."""
         rows = [{"namespace": c.namespace, "uid": c.uid, "name": c.name} for c in claims]
         try:
             results = await self.drivers.call(driver, method, rows)
         except RpcError as problem:
-            raise ClaimProblem(f"{method}: {problem}") from problem
+            raise PodClaimError(f"{method}: {problem}") from problem
         names = {claim.uid: claim.name for claim in claims}
         for uid, result in results.items():
             if uid not in names:
-                raise ClaimProblem(f"{method} returned result for unknown claim UID {uid}")
+                raise PodClaimError(f"{method} returned result for unknown claim UID {uid}")
             if error := result.get("error"):
-                raise ClaimProblem(f"{method} failed for ResourceClaim {names[uid]}: {error}")
+                raise PodClaimError(f"{method} failed for ResourceClaim {names[uid]}: {error}")
         if missing := len(claims) - len(results):
-            raise ClaimProblem(f"{method} skipped {missing} ResourceClaims")
+            raise PodClaimError(f"{method} skipped {missing} ResourceClaims")
         return results
 
     def cdi_devices(self, pod: Object, container: Object) -> tuple[str, ...]:
@@ -180,7 +182,7 @@ class DynamicResourceManager:
                         f"namespace {namespace}"
                     )
                 out.update(dict.fromkeys(claim.cdi_names(request)))
-        except ClaimProblem as problem:
+        except PodClaimError as problem:
             raise ClaimFailure(str(problem)) from problem
         return tuple(out)
 
@@ -192,7 +194,7 @@ class DynamicResourceManager:
         try:
             await self._unprepare(uid)
             failed = False
-        except (ClaimProblem, DriverNotRegistered, OSError, RpcError) as problem:
+        except (PodClaimError, DriverNotRegistered, OSError, RpcError) as problem:
             raise ClaimFailure(f"unprepare dynamic resources: {problem}") from problem
         finally:
             self._observe("UnprepareResources", failed, self._env.clock.monotonic() - begin)
@@ -218,7 +220,7 @@ class DynamicResourceManager:
         try:
             self._cache.save()
         except OSError as problem:
-            raise ClaimProblem(f"{what}: {problem.strerror}") from problem
+            raise PodClaimError(f"{what}: {problem.strerror}") from problem
 
     # ---- in the background
     # ------------------------------------------------------------------------------------------

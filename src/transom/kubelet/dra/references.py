@@ -8,7 +8,7 @@ from transom.kit.goquote import go_quote
 from transom.machinery.objects import Object
 
 
-class ClaimProblem(Exception):
+class PodClaimError(Exception):
     """The text is Kubernetes'."""
 
 
@@ -32,14 +32,14 @@ def _generated(pod: Object, entry: Object, status: Object) -> str:
     """ "" if the template needs no claim."""
     who = f'pod "{pod["metadata"]["namespace"]}/{pod["metadata"]["name"]}"'
     if not entry.get("resourceClaimTemplateName"):
-        raise ClaimProblem(
+        raise PodClaimError(
             f"{who}, spec.resourceClaim {go_quote(entry['name'])}: none of the supported fields "
             "are set"
         )
     for found in status.get("resourceClaimStatuses") or ():
         if found["name"] == entry["name"]:
             return found.get("resourceClaimName") or ""
-    raise ClaimProblem(f"{who}: ResourceClaim not created yet")
+    raise PodClaimError(f"{who}: ResourceClaim not created yet")
 
 
 def container_requests(pod: Object, container: Object) -> Iterator[tuple[str, str]]:
@@ -64,7 +64,7 @@ def check_owner(pod: Object, claim: Object) -> None:
         if owner.get("controller") and owner["uid"] == uid:
             return
     namespace = claim["metadata"]["namespace"]
-    raise ClaimProblem(
+    raise PodClaimError(
         f"ResourceClaim {namespace}/{claim['metadata']['name']} was not created for Pod "
         f"{namespace}/{pod['metadata']['name']} (Pod is not owner)"
     )
@@ -76,7 +76,7 @@ def check_reserved(pod: Object, claim: Object) -> None:
     for consumer in (claim.get("status") or {}).get("reservedFor") or ():
         if consumer["uid"] == meta["uid"]:
             return
-    raise ClaimProblem(
+    raise PodClaimError(
         f"pod {meta['name']} ({meta['uid']}) is not allowed to use ResourceClaim "
         f"{claim['metadata']['name']} ({claim['metadata']['uid']})"
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.kit.durations import parse_duration
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.allocatable import SIGNALS, Threshold, hard_thresholds, parse_threshold
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules

@@ -5,8 +5,8 @@ moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import paths
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.podstate import uid_of

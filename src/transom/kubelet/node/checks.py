@@ -4,13 +4,16 @@ Kubernetes' own.
 
 from __future__ import annotations
 
+from transom.kit.goquote import go_quote
 from transom.kubelet import allocatable
 from transom.kubelet.admission.sysctls import Sysctls
 from transom.kubelet.cm.settings import manager_configuration_problems
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.eviction import thresholds
+from transom.kubelet.features import pull_record_version
 from transom.kubelet.node_shutdown import shutdown_configuration_problems
 from transom.kubelet.osrules import OsRules
+from transom.kubelet.pull_records import VERIFICATION_POLICIES, allowlist_pattern
 from transom.machines.api import Host
 from transom.machines.cpus import format_cpuset, machine_topology, parse_cpuset
 
@@ -125,6 +128,19 @@ def _configuration(config: KubeletConfig) -> list[str]:
                 "negative number"
             ),
         ),
+        (
+            config.max_parallel_image_pulls is not None and config.max_parallel_image_pulls < 1,
+            f"maxParallelImagePulls {config.max_parallel_image_pulls} must be a positive number",
+        ),
+        (
+            config.serialize_image_pulls and (config.max_parallel_image_pulls or 0) > 1,
+            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls "
+            "(--serialize-image-pulls) is set to false",
+        ),
+        (
+            config.container_log_max_files <= 1,
+            "containerLogMaxFiles must be greater than 1",
+        ),
         *(
             (
                 entry not in _ENFORCEABLE,
@@ -144,7 +160,39 @@ def _configuration(config: KubeletConfig) -> list[str]:
     wrong = [text for broken, text in rules if broken]
     wrong += shutdown_configuration_problems(config)
     wrong += manager_configuration_problems(config)
+    wrong += _credential_verification(config)
     return [f"invalid configuration: {text}" for text in wrong]
+
+
+def _credential_verification(config: KubeletConfig) -> list[str]:
+    policy = config.image_pull_credentials_verification_policy
+    allowlist = config.preloaded_images_verification_allowlist
+    if not pull_record_version(config.release, config.feature_gates):
+        unset = "must not be set if KubeletEnsureSecretPulledImages feature gate is not enabled"
+        given = {
+            "imagePullCredentialsVerificationPolicy": policy,
+            "preloadedImagesVerificationAllowlist": allowlist,
+        }
+        return [f"`{field}` {unset}" for field, value in given.items() if value]
+    wrong = []
+    if policy and policy not in VERIFICATION_POLICIES:
+        first, second, third, last = map(go_quote, VERIFICATION_POLICIES)
+        wrong.append(
+            f"option {go_quote(policy)} specified for imagePullCredentialsVerificationPolicy. "
+            f"Valid options are {first}, {second}, {third} or {last}"
+        )
+    if allowlist and policy != "NeverVerifyAllowlistedImages":
+        wrong.append(
+            "can't set `preloadedImagesVerificationAllowlist` if "
+            '`imagePullCredentialsVertificationPolicy` is not "NeverVerifyAllowlistedImages"'
+        )
+        return wrong
+    try:
+        for pattern in allowlist:
+            allowlist_pattern(pattern)
+    except ValueError as problem:
+        wrong.append(f"invalid image pattern in `preloadedImagesVerificationAllowlist`: {problem}")
+    return wrong
 
 
 def _resources(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:

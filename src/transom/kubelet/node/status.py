@@ -9,9 +9,10 @@ change to `record_event`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from transom.kit.clock import Clock, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import allocatable
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.node.features import kube_proxy_version, node_feature_fields, swap_status

@@ -5,8 +5,9 @@ makes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 
 if TYPE_CHECKING:

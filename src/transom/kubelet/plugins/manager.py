@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins.handler import PluginHandler, PluginRefused
@@ -59,9 +60,8 @@ class PluginManager:
         self._env = env
         self._handlers = handlers
         self._known: dict[str, _Known] = {}
-        self._failures: dict[
-            str, tuple[float, float]
-        ] = {}  # when to retry, and the current back-off
+        # when to retry, and the current back-off
+        self._failures: dict[str, tuple[float, float]] = {}
         self._look_again = asyncio.Event()
 
     async def run(self) -> None:

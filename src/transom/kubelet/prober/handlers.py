@@ -65,25 +65,11 @@ def _failing(message: str) -> Handler:
     return fail
 
 
-def resolve_port(port: int | str, container: Object) -> int:
-    """A number, the name of a container port, or a number as a string."""
-    number = port
-    if isinstance(number, str):
-        named = next(
-            (p["containerPort"] for p in container.get("ports") or () if p.get("name") == port),
-            None,
-        )
-        if named is None:
-            try:
-                named = int(number)
-            except ValueError:
-                raise ProbeError(
-                    f"strconv.Atoi: parsing {go_quote(number)}: invalid syntax"
-                ) from None
-        number = int(named)
-    if 0 < number < 65536:
-        return number
-    raise ProbeError(f"invalid port number: {number}")
+def probe_port(port: int | str, container: Object) -> int:
+    try:
+        return httpget.resolve_port(port, container)
+    except httpget.PortError as problem:
+        raise ProbeError(str(problem)) from problem
 
 
 def _exec(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
@@ -119,12 +105,12 @@ def _exec(env: KubeletContext, action: Object, container: Object, seconds: float
 
 
 def _http_get(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
-    headers = _headers(env, action)
+    headers = httpget.action_headers(env.config.release, action, "probe")
     host_header = headers.get("Host", [""])[0]
     dial = from_node(env)
 
     async def run(target: ProbeTarget) -> ProbeOutcome:
-        port = resolve_port(action.get("port", 0), container)
+        port = probe_port(action.get("port", 0), container)
         scheme = (action.get("scheme") or "HTTP").lower()
         url = httpget.make_url(
             scheme, action.get("host") or target.pod_ip, port, action.get("path") or ""
@@ -152,22 +138,11 @@ def _http_get(env: KubeletContext, action: Object, container: Object, seconds: f
     return run
 
 
-def _headers(env: KubeletContext, action: Object) -> dict[str, list[str]]:
-    headers: dict[str, list[str]] = {}
-    for header in action.get("httpHeaders") or ():
-        headers.setdefault(header["name"], []).append(header.get("value") or "")
-    major, minor = env.config.release
-    headers.setdefault("User-Agent", [f"kube-probe/{major}.{minor}"])
-    if headers.setdefault("Accept", ["*/*"])[0] == "":
-        del headers["Accept"]
-    return headers
-
-
 def _tcp_socket(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
     dial = from_node(env)
 
     async def run(target: ProbeTarget) -> ProbeOutcome:
-        port = resolve_port(action.get("port", 0), container)
+        port = probe_port(action.get("port", 0), container)
         host = action.get("host") or target.pod_ip
         try:
             async with TimeLimit(env.clock, seconds):
@@ -189,7 +164,7 @@ def _grpc(env: KubeletContext, action: Object, container: Object, seconds: float
     agent = f"kube-probe/{major}.{minor}"
 
     async def run(target: ProbeTarget) -> ProbeOutcome:
-        port = resolve_port(action.get("port", 0), container)
+        port = probe_port(action.get("port", 0), container)
         try:
             return ProbeOutcome(
                 SUCCESS,

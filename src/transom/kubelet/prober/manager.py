@@ -8,8 +8,8 @@ as a success, and both wait for the startup probe if there is one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.podstate import (
     container_specs,

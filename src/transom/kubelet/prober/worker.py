@@ -11,12 +11,14 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from transom.client.events import WARNING as WARNING_EVENT
 from transom.kit.clock import Timer
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.event_texts import event_texts
 from transom.machinery.objects import Object
 from transom.runtime.api import Container
 
@@ -186,7 +188,8 @@ class ProbeWorker:
             elif outcome.kind == handlers.WARNING:
                 self._record_event("ProbeWarning", f"{title} probe warning: {outcome.output}")
             return outcome
-        self._record_event("Unhealthy", f"{title} probe errored: {problem}")
+        text = event_texts(self._env.config.release).probe_errored(title, str(problem))
+        self._record_event("Unhealthy", text)
         return None
 
     def _count_result(self, good: bool) -> None:

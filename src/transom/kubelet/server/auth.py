@@ -7,12 +7,13 @@ The API server decides; its answers are cached, as Kubernetes' kubelet does by d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from transom.client.api import ApiClient
 from transom.client.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from transom.http.messages import HttpRequest
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.server.answers import HttpFailure
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object

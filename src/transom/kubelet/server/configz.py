@@ -13,6 +13,7 @@ from transom.kubelet.cm.memory_cgroup import throttling_factor
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.features import memory_features
 from transom.kubelet.osrules import OsRules
+from transom.kubelet.pull_records import DEFAULT_POLICY
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
@@ -166,5 +167,10 @@ def _newer_fields(config: KubeletConfig) -> Object:
         longest = format_duration(config.crash_loop_backoff[1])
         out["crashLoopBackOff"] = {"maxContainerRestartPeriod": longest}
     if enabled("KubeletEnsureSecretPulledImages"):
-        out["imagePullCredentialsVerificationPolicy"] = "NeverVerifyPreloadedImages"
+        out["imagePullCredentialsVerificationPolicy"] = (
+            config.image_pull_credentials_verification_policy or DEFAULT_POLICY
+        )
+        out["preloadedImagesVerificationAllowlist"] = list(
+            config.preloaded_images_verification_allowlist
+        )
     return out

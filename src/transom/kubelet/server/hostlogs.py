@@ -25,9 +25,8 @@ def serve_host_logs(machine: HostFiles, os: OsRules, path: str) -> HttpResponse:
         return HttpResponse(400, [TEXT], b"invalid URL path\n")
     where = os.host_path("/".join((ROOT, *parts)))
     if not parts:
-        machine.mkdir(
-            os.host_path(f"{ROOT}/containers")
-        )  # a kubelet creates it at start-up; here, on first access
+        # a kubelet creates it at start-up; here, on first access
+        machine.mkdir(os.host_path(f"{ROOT}/containers"))
     try:
         files = machine.below(os.host_path(ROOT))
         stat = files.stat(where)

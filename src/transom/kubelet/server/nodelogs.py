@@ -204,16 +204,17 @@ async def _status(env: KubeletContext, argv: Sequence[str]) -> tuple[int, bytes]
     if env.run_program is None:
         return 1, b""
     try:
-        return await env.run_program(argv, _SECONDS)
+        done = await env.run_program(argv, _SECONDS)
     except (OSError, TimeoutError):
         return 1, b""
+    return done.code, done.stdout
 
 
 async def _run(env: KubeletContext, argv: Sequence[str]) -> bytes:
     if env.run_program is None:
         return b"\nerror: journal output not available\n"
     try:
-        return (await env.run_program(argv, _SECONDS))[1]
+        return (await env.run_program(argv, _SECONDS)).stdout
     except (OSError, TimeoutError):
         return b"\nerror: journal output not available\n"
 

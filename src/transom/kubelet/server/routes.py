@@ -8,7 +8,9 @@ methods.
 from __future__ import annotations
 
 import posixpath
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from transom.kit.named_tuple import NamedTuple
 
 Name = Literal[
     "healthz",

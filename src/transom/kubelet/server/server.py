@@ -31,6 +31,7 @@ from transom.kubelet.stats.volumes import Mounted, pod_volumes
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.kubelet import kubelet_has
+from transom.machinery.releases.metrics import metric_rules
 
 if TYPE_CHECKING:
     from transom.kubelet.server import commands, container_logs, forward, nodelogs
@@ -43,9 +44,8 @@ else:
     nodelogs = lazy_import("transom.kubelet.server.nodelogs")
 
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
-_LONG: Final = frozenset(
-    ("exec", "attach", "portforward", "debug")
-)  # with Kubernetes' spelling, which differs from the path
+# with Kubernetes' spelling, which differs from the path
+_LONG: Final = frozenset(("exec", "attach", "portforward", "debug"))
 _DEBUGGING: Final = frozenset(
     ("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs")
 )
@@ -226,7 +226,9 @@ class KubeletServer:
         env = self._env
         match name:
             case "resource":
-                return resource_metrics(self.stats.cpu_and_memory())
+                return resource_metrics(
+                    self.stats.cpu_and_memory(), metric_rules(Release(*env.config.release))
+                )
             case "cadvisor":
                 return await cadvisor.cadvisor_metrics(env, self.stats)
             case "probes":

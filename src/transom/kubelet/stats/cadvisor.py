@@ -505,7 +505,7 @@ def _sandbox(
 ) -> _Row:
     sandbox = each.sandbox
     name = _runtime_name(env, each, "POD", sandbox.config.attempt, sandbox.id)
-    image = env.config.pod_infra_image or env.os.default_pause_image()
+    image = env.config.pod_infra_image or env.os.default_pause_image(env.config.release)
     labels = _labels(f"{_folder(each)}/{sandbox.id}", _owner_labels(each), "POD", image, name)
     return _Row(labels, now, sandbox.created_at, processes=1, interfaces=interfaces)
 

@@ -7,15 +7,18 @@ host and runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from transom.kit.clock import rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.stats import shapes
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
+from transom.machinery.releases import Release
+from transom.machinery.releases.metrics import metric_rules
 from transom.machines.api import DiskSpace
 from transom.runtime.api import Container, ContainerStats, Sandbox
 
@@ -132,6 +135,11 @@ class StatsProvider:
     def _by_cadvisor(self) -> bool:
         return self._env.os.cadvisor_stats(self._env.runtime.version)
 
+    @property
+    def _shows_swap(self) -> bool:
+        release = Release(*self._env.config.release)
+        return self._env.os.reports_swap() and metric_rules(release).swap_usage
+
     def _node(
         self, measured: Sequence[Measured], pods: Sequence[Object], now: float, boot: float
     ) -> Object:
@@ -150,6 +158,13 @@ class StatsProvider:
         }
         node["cpu"] = shapes.cpu_stats(now, used, rate)
         node["memory"] = env.os.node_stats(env.host, containers, (), now)["memory"]
+        if self._shows_swap:
+            used = sum(stats.swap.usage for stats in containers if stats.swap is not None)
+            node["swap"] = {
+                "time": rfc3339(now),
+                "swapAvailableBytes": max(0, env.host.hardware.swap - used),
+                "swapUsageBytes": used,
+            }
         node["systemContainers"] = env.os.system_containers(node, pods, now, self._started)
         return node
 
@@ -190,9 +205,8 @@ class StatsProvider:
             now, disk, rows, ephemeral, not self._by_cadvisor
         )
         if env.os.cadvisor_containers():
-            count = (
-                sum(stats.processes for _, stats in each.containers) + 1
-            )  # plus the sandbox's own
+            # plus the sandbox's own
+            count = sum(stats.processes for _, stats in each.containers) + 1
             out["process_stats"] = {"process_count": count}
         return out
 
@@ -211,6 +225,12 @@ class StatsProvider:
                 "usageNanoCores": cores,
                 "usageCoreNanoSeconds": used,
             }
+            swap = [row["swap"] for row in rows if "swap" in row]
+            if swap:
+                out["swap"] = {
+                    "time": swap[-1]["time"],
+                    "swapUsageBytes": shapes.total_stats(swap, "swapUsageBytes"),
+                }
             out["memory"] = self._env.os.pod_memory_stats(
                 [row["memory"] for row in rows], pod_limit(each.pod)
             )
@@ -227,6 +247,10 @@ class StatsProvider:
         out["memory"] = self._env.os.memory_stats(
             stats, container_memory_limit(pod, container.name)
         )
+        if self._shows_swap and stats.swap is not None:
+            usage, limit = stats.swap
+            left = {} if limit is None else {"swapAvailableBytes": limit - usage}
+            out["swap"] = {"time": rfc3339(stats.time), **left, "swapUsageBytes": usage}
         return out
 
     def _logs(self, container: Container, time: float, disk: DiskSpace) -> Object:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-import re
 import time
 from collections.abc import Iterator
 from typing import TypeVar
 
+from transom.kit.lazy import lazy_pattern
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.volumes.plugin import Payload, Projection
@@ -21,8 +21,8 @@ _DATA = "..data"
 _MAX_NAME, _MAX_PATH = 255, 4096
 _MOST_KEYS = 100_000  # more than fit into a ConfigMap
 _AT_ONCE = 500  # files to write before other tasks may run
-_STAMP = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d{1,20}")  # the directory of one version
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # valid, like nearly all names
+_STAMP = lazy_pattern(r"\.\.\d{4}(_\d\d){5}\.\d{1,20}")  # the directory of one version
+_PLAIN = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # valid, like nearly all names
 
 
 async def write_payload(

@@ -8,7 +8,7 @@ from typing import Final
 
 from transom.client.resources import SECRETS
 from transom.cloud.content import ContentError
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
 from transom.cloud.provider import CloudProvider
 from transom.cloud.shares import ShareError
 from transom.kubelet import paths

@@ -10,10 +10,11 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.client.api import is_not_found
 from transom.client.resources import CSI_DRIVERS, SECRETS, VOLUME_ATTACHMENTS
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.rpc import RpcError
 from transom.kubelet import paths
 from transom.kubelet.failures import VolumeFailure

@@ -35,9 +35,8 @@ class Devices:
         self.disks: set[str] | None = (
             None  # unique names of mounted disks; None before the records are read
         )
-        self._wanted: dict[
-            str, set[str]
-        ] = {}  # pod -> unique names of the volumes that it needs attached
+        # pod -> unique names of the volumes that it needs attached
+        self._wanted: dict[str, set[str]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._in_use: dict[str, str] | None = None
         self.staged: set[str] = set()

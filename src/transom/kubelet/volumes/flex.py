@@ -315,9 +315,8 @@ async def _unmount(env: KubeletContext, driver: FlexDriver, directory: str) -> N
 
 def _default_unmount(env: KubeletContext, path: str) -> None:
     files = env.host.files
-    if (
-        files.stat(path, follow=False).kind == "symlink"
-    ):  # how simulated nodes and Windows bind-mount a directory
+    # how simulated nodes and Windows bind-mount a directory
+    if files.stat(path, follow=False).kind == "symlink":
         files.remove(path)
     else:
         env.os.unmount(files, path)

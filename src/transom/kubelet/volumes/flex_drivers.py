@@ -21,9 +21,10 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol, runtime_checkable
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.programs import call_program
 from transom.kit.trust import UntrustedProgram, check_program
 from transom.kubelet.base import KubeletContext
@@ -72,12 +73,10 @@ class FlexDriver:
     path: str
     stamp: object = None
     capabilities: Mapping[str, Any] = field(default_factory=dict)
-    unsupported: set[str] = field(
-        default_factory=set
-    )  # commands that it does not support; they are not called again
-    devices: dict[str, str] = field(
-        default_factory=dict
-    )  # of attached volumes, by the volumes' names
+    # commands that it does not support; they are not called again
+    unsupported: set[str] = field(default_factory=set)
+    # of attached volumes, by the volumes' names
+    devices: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -125,9 +124,8 @@ class FlexDrivers:
                 folder,
                 problem,
             )
-            return (
-                known if known is not None else None
-            )  # Kubernetes keeps using the one that worked
+            # Kubernetes keeps using the one that worked
+            return known if known is not None else None
         driver.capabilities = answer.get("capabilities") or {}
         if known is not None:
             driver.devices = known.devices
@@ -220,7 +218,7 @@ async def _run_on_node(
     if env.run_program is None:
         raise VolumeFailure(f"fork/exec {driver.path}: programs of this node do not run")
     try:
-        code, output = await env.run_program([driver.path, command, *arguments], _SECONDS)
+        code, output, _ = await env.run_program([driver.path, command, *arguments], _SECONDS)
     except TimeoutError as problem:
         raise VolumeFailure("Timeout") from problem
     except OSError as problem:
@@ -241,9 +239,8 @@ def _answer(command: str, output: bytes, problem: str) -> dict[str, Any]:
         raise VolumeFailure(
             f"json: cannot unmarshal {kind} into Go value of type flexvolume.DriverStatus"
         )
-    answer = {
-        _FIELDS.get(key.lower(), key): value for key, value in answer.items()
-    }  # Go ignores case here
+    # Go ignores case here
+    answer = {_FIELDS.get(key.lower(), key): value for key, value in answer.items()}
     status = answer.get("status", "")
     if status == NOT_SUPPORTED:
         raise NotSupported(NOT_SUPPORTED)

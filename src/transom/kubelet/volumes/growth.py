@@ -24,9 +24,8 @@ class VolumeGrowth:
 
     def __init__(self, tools: VolumeHost) -> None:
         self._tools = tools
-        self._refused: set[tuple[str, str]] = (
-            set()
-        )  # volumes and sizes that their drivers cannot expand online
+        # volumes and sizes that their drivers cannot expand online
+        self._refused: set[tuple[str, str]] = set()
 
     async def before_use(
         self, pod: Object, spec: PodVolumeSpec, plugin: VolumePlugin, path: str

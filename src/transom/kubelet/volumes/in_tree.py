@@ -7,11 +7,12 @@ disk see the same files. Windows nodes cannot mount any of them, and fail with t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from transom.client.resources import ENDPOINTS
 from transom.cloud.content import ContentError
-from transom.cloud.disks import CloudError
+from transom.cloud.errors import CloudError
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import paths
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.storage_requests import StorageRequest

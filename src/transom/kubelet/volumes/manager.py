@@ -115,9 +115,8 @@ class _PodVolumes:
         self.kept_up: tuple[PodVolumeSpec, ...] = ()  # those whose content may change
         self.growing: tuple[PodVolumeSpec, ...] = ()  # those that may be expanded
         self.waiting: dict[str, _Waiting] | None = None
-        self.plugins: dict[
-            str, str
-        ] = {}  # volume -> label of its plugin, also before it is mounted
+        # volume -> label of its plugin, also before it is mounted
+        self.plugins: dict[str, str] = {}
 
 
 class VolumeManager:
@@ -170,9 +169,8 @@ class VolumeManager:
         expected, devices = claims.used_volumes(pod)
         missing = [name for name in expected if name not in state.mounted]
         annotations = pod["metadata"].get("annotations")
-        max_age = (
-            SHARED if annotations == state.annotations else FRESH
-        )  # users annotate a pod to trigger a sync
+        # users annotate a pod to trigger a sync
+        max_age = SHARED if annotations == state.annotations else FRESH
         state.annotations = annotations
         for spec in state.kept_up:
             await self._attempt(pod, spec, state, max_age)

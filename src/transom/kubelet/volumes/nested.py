@@ -10,8 +10,8 @@ import asyncio
 import posixpath
 from bisect import bisect_left
 from collections import defaultdict
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import VolumeFailure
 from transom.machinery import podutil

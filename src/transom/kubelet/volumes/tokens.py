@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
 from transom.client.resources import SERVICE_ACCOUNTS
 from transom.kit.clock import Clock, parse_rfc3339, rfc3339
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.failures import VolumeFailure
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object

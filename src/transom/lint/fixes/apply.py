@@ -7,8 +7,9 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.lint.findings import LintFinding
 from transom.lint.fixes.edits import make_edit
 from transom.lint.fixes.values import with_change

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+from transom.kit.named_tuple import NamedTuple
 
 
 class AccessQuery(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.kit.cel.environment import CelEnvironment
 from transom.kit.cel.functions import Function
@@ -12,6 +12,7 @@ from transom.kit.cel.sets import SET_FUNCTIONS
 from transom.kit.cel.stdlib import OPTIONAL_FUNCTIONS, TWO_VARIABLE_FUNCTIONS
 from transom.kit.cel.strings import STRING_FUNCTIONS
 from transom.kit.cel.types import type_of_type
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.cel.authorizer import (
     AUTHORIZER_FUNCTIONS,
     AUTHORIZER_SELECTOR_FUNCTIONS,

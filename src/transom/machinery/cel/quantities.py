@@ -13,6 +13,7 @@ from transom.kit.cel.errors import CelError
 from transom.kit.cel.functions import Function, Overload
 from transom.kit.cel.types import CelType, struct_type
 from transom.kit.cel.values import Opaque
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.quantity import Quantity, QuantityError, parse_quantity
 
 QUANTITY_TYPE = struct_type("kubernetes.Quantity")
@@ -159,7 +160,7 @@ QUANTITY_FUNCTIONS: tuple[Function, ...] = (
     ),
 )
 
-_SEMVER = re.compile(
+_SEMVER = lazy_pattern(
     r"(0|[1-9]\d{0,17})\.(0|[1-9]\d{0,17})\.(0|[1-9]\d{0,17})"
     r"(?:-([0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*))?(?:\+([0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*))?",
     re.ASCII,

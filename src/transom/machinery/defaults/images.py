@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from transom.kit.caching import text_cache
+from transom.kit.lazy import lazy_pattern
 
 # A name's component may also be read with empty separators; this form accepts the same words in
 # linear time.
@@ -16,8 +17,8 @@ _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _DOMAIN_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _NAME = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*(?::[0-9]+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
 _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
-_REFERENCE = re.compile(rf"({_NAME})(?::(\w[\w.-]{{0,127}}))?(?:@({_DIGEST}))?\Z", re.ASCII)
-_IMAGE_ID = re.compile(r"[a-f0-9]{64}\Z")
+_REFERENCE = lazy_pattern(rf"({_NAME})(?::(\w[\w.-]{{0,127}}))?(?:@({_DIGEST}))?\Z", re.ASCII)
+_IMAGE_ID = lazy_pattern(r"[a-f0-9]{64}\Z")
 _DIGESTS = {
     "sha256": re.compile(r"[a-f0-9]{64}\Z"),
     "sha384": re.compile(r"[a-f0-9]{96}\Z"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import podutil
 from transom.machinery.defaults.images import default_pull_policy
 from transom.machinery.kinds import GVK

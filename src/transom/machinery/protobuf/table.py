@@ -37,9 +37,8 @@ def _field(text: str) -> _Field:
     name, number, *kinds = text.split()
     kind = kinds[0] if kinds else _STRING
     repeated, kind = kind.endswith("*"), kind.rstrip("*") or _STRING
-    form = (
-        wire.VARINT if kind in _NUMBERS and not repeated else wire.BYTES
-    )  # repeated numbers are packed
+    # repeated numbers are packed
+    form = wire.VARINT if kind in _NUMBERS and not repeated else wire.BYTES
     return _Field(name, int(number), kind, repeated, wire.varint(int(number) << 3 | form))
 
 

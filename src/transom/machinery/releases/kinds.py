@@ -4,17 +4,17 @@ names and subresources of the release, and the kinds that came later.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.kinds import KINDS, Kind, Subresource
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.release import Release, in_range, table_lines
 from transom.machinery.releases.served import ResourceRow, resource_rows
 
-_VERSION = re.compile(r"v(\d+)(?:beta(\d+))?\Z")
+_VERSION = lazy_pattern(r"v(\d+)(?:beta(\d+))?\Z")
 # Subresources that the server installs only if a feature gate is on.
 _SUBRESOURCE_GATES = {("", "pods", "resize"): "InPlacePodVerticalScaling"}
 

@@ -20,7 +20,15 @@ KubeletBehaviour = Literal[
     "ShortSwapError",
     "SwapStatus",
     "ThrottlesAboveRequest",
+    "CanonicalHeaders",
+    "CgroupsIgnoredOnWindows",
     "ColonInContainerEvents",
+    "CredentialCacheTypes",
+    "CredentialProvidersV1",
+    "CredentialProvidersV1Beta1",
+    "EligibleImageSpace",
+    "InsufficientDiskText",
+    "ProbeErrorsWithState",
     "CreatedContainersWait",
     "FailedPodsAreUnready",
     "GraceBeforeHooks",
@@ -32,6 +40,7 @@ KubeletBehaviour = Literal[
     "ImageSizeOfPulls",
     "PlainHookReasons",
     "PullErrorsKept",
+    "PullRecordsV1Beta1",
     "RejectedPods",
     "WaitingTimeOfPulls",
     "RejectedQos",
@@ -77,6 +86,20 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "ThrottlesAboveRequest": Release(1, 27),
     # The kubelet reads resource claims in the version v1, and calls drivers in v1 or v1beta1.
     "ClaimsV1": Release(1, 34),
+    # The names of HTTP headers of probes and hooks are written in Go's canonical form.
+    "CanonicalHeaders": Release(1, 28),
+    # The configuration of credential providers that receive tokens has a cacheType.
+    "CredentialCacheTypes": Release(1, 34),
+    "CredentialProvidersV1": Release(1, 26),
+    "CredentialProvidersV1Beta1": Release(1, 24),
+    # Kubelets of Windows nodes ignore settings of cgroups, earlier they refused to start.
+    "CgroupsIgnoredOnWindows": Release(1, 31),
+    # Events about a full disk count the images that can be removed.
+    "EligibleImageSpace": Release(1, 26),
+    # Events about a full disk show how full it is.
+    "InsufficientDiskText": Release(1, 35),
+    # Events about probes that could not run name the resulting state.
+    "ProbeErrorsWithState": Release(1, 33),
     # Events name a container as in "Created container: web".
     "ColonInContainerEvents": Release(1, 29),
     # A container that was created and did not start is waiting, earlier it was terminated.
@@ -102,6 +125,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "PullErrorsKept": Release(1, 32),
     # Messages of pods that a kubelet rejects begin with "Pod was rejected: ".
     "RejectedPods": Release(1, 26),
+    # Records of pulled images are stored in the version v1beta1, earlier v1alpha1.
+    "PullRecordsV1Beta1": Release(1, 35),
     "WaitingTimeOfPulls": Release(1, 25),
     # The status of rejected pods keeps the QoS class.
     "RejectedQos": Release(1, 32),
@@ -138,6 +163,25 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     # Events do not name the container: "Container created".
     "UnnamedContainerEvents": Release(1, 35),
 }
+
+
+# The pause image of kubeadm and of the kubelet on Linux.
+_LINUX_PAUSE: Final = (
+    (Release(1, 36), "registry.k8s.io/pause:3.10.2"),
+    (Release(1, 34), "registry.k8s.io/pause:3.10.1"),
+    (Release(1, 31), "registry.k8s.io/pause:3.10"),
+    (Release(1, 26), "registry.k8s.io/pause:3.9"),
+    (Release(1, 25), "registry.k8s.io/pause:3.8"),
+    (Release(1, 24), "k8s.gcr.io/pause:3.7"),
+    (Release(1, 23), "k8s.gcr.io/pause:3.6"),
+    (Release(1, 22), "k8s.gcr.io/pause:3.5"),
+    (Release(1, 21), "k8s.gcr.io/pause:3.4.1"),
+)
+_FIRST_LINUX_PAUSE: Final = "k8s.gcr.io/pause:3.2"
+
+
+def linux_pause_image(release: Release) -> str:
+    return next((image for since, image in _LINUX_PAUSE if release >= since), _FIRST_LINUX_PAUSE)
 
 
 def kubelet_has(release: Release, name: KubeletBehaviour) -> bool:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases.release import Release
 
 _REQUEST_SECONDS: Final = (
@@ -46,11 +47,16 @@ class MetricRules(NamedTuple):
     resource_managers: tuple[str, ...] = ()  # managers of the kubelet that have metrics
     started_containers: bool = False  # kubelet_started_containers_total, ..._pods_total
     started_host_process: bool = False  # kubelet_started_host_process_containers_total
+    resource_stability: str = "ALPHA"  # of /metrics/resource, except for swap
+    scrape_errors: Mapping[str, str] = MappingProxyType({"scrape_error": "[ALPHA]"})
+    container_starts: bool = False  # container_start_time_seconds
+    swap_usage: bool = False
+    swap_limit: bool = False  # container_swap_limit_bytes
 
 
 _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
     (Release(1, 21), {"scheduler_binding": False, "storage_status": True}),
-    (Release(1, 22), {"started_containers": True}),
+    (Release(1, 22), {"started_containers": True, "container_starts": True}),
     (
         Release(1, 23),
         {
@@ -76,9 +82,15 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
         {"request_sli": True, "scheduler_gated": True, "resource_managers": ("cpu",)},
     ),
     (Release(1, 27), {"resource_managers": ("cpu", "topology")}),
+    (Release(1, 28), {"swap_usage": True}),
     (
         Release(1, 29),
         {
+            "resource_stability": "STABLE",
+            "scrape_errors": {
+                "resource_scrape_error": "[STABLE]",
+                "scrape_error": "[ALPHA] (Deprecated since 1.29.0)",
+            },
             "scheduler_pod": (
                 "pod_scheduling_duration_seconds",
                 "pod_scheduling_sli_duration_seconds",
@@ -88,6 +100,7 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
     (
         Release(1, 30),
         {
+            "scrape_errors": {"resource_scrape_error": "[STABLE]"},
             "scheduler_pod": ("pod_scheduling_sli_duration_seconds",),
             "resource_managers": ("cpu", "topology", "memory"),
         },
@@ -116,6 +129,7 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
         },
     ),
     (Release(1, 33), {"scheduler_cache": "cache_size"}),
+    (Release(1, 34), {"swap_limit": True}),
     (Release(1, 36), {"workqueue_stability": "BETA", "build_info_stability": "BETA"}),
     (Release(1, 37), {"storage_stability": "BETA"}),
 )

@@ -5,7 +5,9 @@ the names from here.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+from transom.kit.named_tuple import NamedTuple
 
 
 class Release(NamedTuple):

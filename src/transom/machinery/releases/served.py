@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.kinds import GVK
 from transom.machinery.releases.release import Release, in_range, table_lines
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.field import NO_VALUE, FieldError, GoText, RuleValue
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.release import TABLES_SINCE, Release
@@ -35,7 +36,7 @@ def _change(
     field: str = "",
     new_field: str = "",
 ) -> TextChange:
-    pattern = re.compile(rf"(?:{detail})\Z", re.S)
+    pattern = lazy_pattern(rf"(?:{detail})\Z", re.S)
     return TextChange(Release(*since), pattern, new, type, new_type, field, new_field)
 
 
@@ -180,7 +181,7 @@ CHANGES: Final = (
 
 
 # Errors of resource names, which some releases show without quotes.
-_RESOURCE_NAME: Final = re.compile(
+_RESOURCE_NAME: Final = lazy_pattern(
     r"must be a standard resource |doesn't follow extended resource name standard|"
     r"(?:name|prefix) part must |a qualified name must "
 )
@@ -196,9 +197,9 @@ def in_release(release: Release, errors: Iterable[FieldError]) -> list[FieldErro
     return [_in_release(release, error, as_json) for error in errors]
 
 
-_TYPE: Final = re.compile(r"(?<!value )must be of type ")
-_LENGTH: Final = re.compile(r"should be at most (\d+) chars long\Z")
-_ITEMS: Final = re.compile(r"should have at most (\d+) (?:items|properties)\Z")
+_TYPE: Final = lazy_pattern(r"(?<!value )must be of type ")
+_LENGTH: Final = lazy_pattern(r"should be at most (\d+) chars long\Z")
+_ITEMS: Final = lazy_pattern(r"should have at most (\d+) (?:items|properties)\Z")
 
 
 def typed_custom_errors(release: Release, errors: Iterable[FieldError]) -> list[FieldError]:

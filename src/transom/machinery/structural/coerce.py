@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import codec, schema
 from transom.machinery.field import FieldError, GoText, invalid
 from transom.machinery.releases.behaviour import has_behaviour

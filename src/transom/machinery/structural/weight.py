@@ -8,14 +8,15 @@ such steps for one value; 1 stands for a schema without any of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
+from transom.kit.lazy import lazy_pattern
+
 Schema = Mapping[str, Any]
-_REPETITION = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}")
+_REPETITION = lazy_pattern(r"\{(\d{1,4})(?:,(\d{0,4}))?\}")
 _MAPPING = (dict, Mapping)  # the test for a plain dictionary is faster, and so comes first
 _CHOICES = ("allOf", "anyOf", "oneOf")
 _WEIGHED = frozenset(

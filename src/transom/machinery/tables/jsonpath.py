@@ -8,9 +8,10 @@ path is compiled once per column into steps; each step maps a list of values to 
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable
 from typing import Any, Protocol
+
+from transom.kit.lazy import lazy_pattern
 
 MOST_VALUES = 80_000  # of all paths of a row, a few milliseconds
 
@@ -40,14 +41,14 @@ _FILTER_COST = 20
 _CHOICE_COST = 20
 
 
-_KEY = re.compile(r"'([^']*)'\Z")
-_SLICE = re.compile(r"(-?\d*)(:-?\d*)?(:-?\d*)?\Z")
-_COMPARISON = re.compile(r"([^!<>=]+)([!<>=]+)(.+?)\Z")
-_NUMBER = re.compile(r"[+-]?[\d.]*")
-_FIELD = re.compile(r"(?:\\.|[^\s.,\[\]$@{}\\])*")
-_QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
-_IDENTIFIER = re.compile(r"\w[^\s.,\[\]$@{}]*")
-_ESCAPED = re.compile(r"\\(.)")
+_KEY = lazy_pattern(r"'([^']*)'\Z")
+_SLICE = lazy_pattern(r"(-?\d*)(:-?\d*)?(:-?\d*)?\Z")
+_COMPARISON = lazy_pattern(r"([^!<>=]+)([!<>=]+)(.+?)\Z")
+_NUMBER = lazy_pattern(r"[+-]?[\d.]*")
+_FIELD = lazy_pattern(r"(?:\\.|[^\s.,\[\]$@{}\\])*")
+_QUOTED = lazy_pattern(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
+_IDENTIFIER = lazy_pattern(r"\w[^\s.,\[\]$@{}]*")
+_ESCAPED = lazy_pattern(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,

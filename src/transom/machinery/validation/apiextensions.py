@@ -624,11 +624,11 @@ def _definition(crd: Object, options: _Options) -> Errors:
     return errors + _spec(spec, options) + _status(crd) + _stored_versions(crd, options)
 
 
-def validate_definition(release: Release, crd: Object) -> Errors:
+def validate_custom_resource_definition(release: Release, crd: Object) -> Errors:
     return _definition(crd, _Options(release=release)) + _approved(crd, None) + _preserve(crd, None)
 
 
-def validate_beta_definition(release: Release, crd: Object) -> Errors:
+def validate_beta_custom_resource_definition(release: Release, crd: Object) -> Errors:
     """The old version requires neither schemas nor approvals, but does not support defaults."""
     return _definition(crd, _BETA._replace(release=release))
 
@@ -652,12 +652,16 @@ def _updated(new: Object, old: Object, options: _Options) -> Errors:
     return errors + _status(new) + _stored_versions(new, options)
 
 
-def update_definition(release: Release, new: Object, old: Object) -> Errors:
+def validate_custom_resource_definition_update(
+    release: Release, new: Object, old: Object
+) -> Errors:
     options = _old_options(release, old)
     return _updated(new, old, options) + _approved(new, old) + _preserve(new, old)
 
 
-def update_beta_definition(release: Release, new: Object, old: Object) -> Errors:
+def validate_beta_custom_resource_definition_update(
+    release: Release, new: Object, old: Object
+) -> Errors:
     options = _old_options(release, old)
     if any(map(has_defaults, _schemas(old.get("spec") or {}))):  # already stored, so they may stay
         return _updated(new, old, options._replace(need_schema=False, need_structural=False))
@@ -669,15 +673,21 @@ def update_beta_definition(release: Release, new: Object, old: Object) -> Errors
     )
 
 
-def update_definition_status(_release: Release, new: Object, old: Object) -> Errors:
+def validate_custom_resource_definition_status_update(
+    _release: Release, new: Object, old: Object
+) -> Errors:
     return validate_any_object_meta_update(new["metadata"], old["metadata"]) + _status(new)
 
 
 VALIDATORS = {
     "apiextensions.k8s.io/CustomResourceDefinition": ReleaseRules(
-        validate_definition, update_definition, update_definition_status
+        validate_custom_resource_definition,
+        validate_custom_resource_definition_update,
+        validate_custom_resource_definition_status_update,
     ),
     "apiextensions.k8s.io/CustomResourceDefinition@apiextensions.k8s.io/v1beta1": ReleaseRules(
-        validate_beta_definition, update_beta_definition, update_definition_status
+        validate_beta_custom_resource_definition,
+        validate_beta_custom_resource_definition_update,
+        validate_custom_resource_definition_status_update,
     ),
 }

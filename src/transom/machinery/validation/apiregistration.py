@@ -73,13 +73,13 @@ def validate_api_service(obj: Object) -> Errors:
     return errors
 
 
-def update_api_service(new: Object, old: Object) -> Errors:
+def validate_api_service_update(new: Object, old: Object) -> Errors:
     return validate_any_object_meta_update(new["metadata"], old["metadata"]) + validate_api_service(
         new
     )
 
 
-def update_api_service_status(new: Object, old: Object) -> Errors:
+def validate_api_service_status_update(new: Object, old: Object) -> Errors:
     errors = validate_any_object_meta_update(new["metadata"], old["metadata"])
     return errors + [
         not_supported(f"status.conditions[{i}].status", condition.get("status", ""), _STATUSES)
@@ -90,6 +90,6 @@ def update_api_service_status(new: Object, old: Object) -> Errors:
 
 VALIDATORS = {
     "apiregistration.k8s.io/APIService": ValidationRules(
-        validate_api_service, update_api_service, update_api_service_status
+        validate_api_service, validate_api_service_update, validate_api_service_status_update
     ),
 }

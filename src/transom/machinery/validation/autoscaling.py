@@ -262,7 +262,7 @@ def validate_autoscaler(obj: Object, lowest: int = 1) -> Errors:
     )
 
 
-def update_autoscaler(new: Object, old: Object, lowest: int = 1) -> Errors:
+def validate_horizontal_pod_autoscaler_update(new: Object, old: Object, lowest: int = 1) -> Errors:
     # An autoscaler that may already scale to zero keeps that.
     lowest = 0 if (old.get("spec") or {}).get("minReplicas") == 0 else lowest
     return validate_object_meta_update(new["metadata"], old["metadata"]) + _spec(
@@ -270,7 +270,7 @@ def update_autoscaler(new: Object, old: Object, lowest: int = 1) -> Errors:
     )
 
 
-def update_autoscaler_status(new: Object, old: Object) -> Errors:
+def validate_horizontal_pod_autoscaler_status_update(new: Object, old: Object) -> Errors:
     status = new.get("status") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     for name in ("currentReplicas", "desiredReplicas"):
@@ -348,9 +348,9 @@ def _autoscaler_rules(features: FeatureSet) -> ValidationRules:
         return more(obj, None, validate_autoscaler(obj, lowest))
 
     def update(new: Object, old: Object) -> Errors:
-        return more(new, old, update_autoscaler(new, old, lowest))
+        return more(new, old, validate_horizontal_pod_autoscaler_update(new, old, lowest))
 
-    return ValidationRules(create, update, update_autoscaler_status)
+    return ValidationRules(create, update, validate_horizontal_pod_autoscaler_status_update)
 
 
 def _maximum(error: FieldError) -> FieldError:

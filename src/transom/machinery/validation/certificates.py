@@ -95,9 +95,8 @@ def pem_blocks(data: bytes) -> list[PemBlock]:
         if end < 0:
             break
         following = _line_beginning_with(_BEGIN, data, body)
-        if (
-            following < 0 or following > end
-        ):  # otherwise this block has no end: a BEGIN line is not base64
+        # otherwise this block has no end: a BEGIN line is not base64
+        if following < 0 or following > end:
             after = data.find(b"\n", end) + 1 or len(data)
             kind = data[at + len(_BEGIN) : body].rstrip()
             if kind.endswith(_DASHES) and data[end + len(_END) : after].rstrip() == kind:
@@ -301,7 +300,7 @@ def _request(csr: Object, options: _Options) -> Errors:
     return errors
 
 
-def create_request(beta: bool, csr: Object) -> Errors:
+def validate_certificate_signing_request_create(beta: bool, csr: Object) -> Errors:
     return _request(csr, _options(beta, csr, None))
 
 
@@ -309,7 +308,9 @@ def _of_type(csr: Object, kind: str) -> list[dict[str, Any]]:
     return [c for c in (csr.get("status") or {}).get("conditions") or () if c.get("type") == kind]
 
 
-def update_request(beta: bool, approves: bool, signs: bool, new: Object, old: Object) -> Errors:
+def validate_certificate_signing_request_update(
+    beta: bool, approves: bool, signs: bool, new: Object, old: Object
+) -> Errors:
     """`approves` and `signs`: what this request may change, the approval or the certificate."""
     options = _options(beta, new, old)
     errors = _request(new, options)
@@ -346,10 +347,10 @@ def update_request(beta: bool, approves: bool, signs: bool, new: Object, old: Ob
 
 def _rules(beta: bool) -> ValidationRules:
     return ValidationRules(
-        partial(create_request, beta),
-        partial(update_request, beta, False, False),
-        partial(update_request, beta, False, True),
-        {"approval": partial(update_request, beta, True, False)},
+        partial(validate_certificate_signing_request_create, beta),
+        partial(validate_certificate_signing_request_update, beta, False, False),
+        partial(validate_certificate_signing_request_update, beta, False, True),
+        {"approval": partial(validate_certificate_signing_request_update, beta, True, False)},
     )
 
 

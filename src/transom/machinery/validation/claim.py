@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.field import GoText, forbidden, invalid, not_supported, required
 from transom.machinery.quantity import ZERO, Quantity, parse_quantity
 from transom.machinery.releases import TABLES_SINCE
@@ -202,7 +203,9 @@ def _class_from_nil(new: Object, old: Object) -> bool:
     return bool(before.get(CLASS_ANNOTATION, name) == name)
 
 
-def update_claim(new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS) -> Errors:
+def validate_persistent_volume_claim_update(
+    new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS
+) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if before.get("volumeAttributesClassName") is not None:
         options = options._replace(attributes_class=True)
@@ -296,7 +299,9 @@ def _changed_attributes_class(
     return [forbidden(field, text)]
 
 
-def update_claim_status(new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS) -> Errors:
+def validate_persistent_volume_claim_status_update(
+    new: Object, old: Object, options: ClaimOptions = _BASE_OPTIONS
+) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if not new["metadata"].get("resourceVersion"):
         errors.append(required("resourceVersion"))
@@ -340,8 +345,8 @@ def _claim_rules(features: FeatureSet) -> ValidationRules:
     options = claim_options(features)
     return ValidationRules(
         partial(validate_claim, options=options),
-        partial(update_claim, options=options),
-        partial(update_claim_status, options=options),
+        partial(validate_persistent_volume_claim_update, options=options),
+        partial(validate_persistent_volume_claim_status_update, options=options),
     )
 
 

@@ -56,7 +56,7 @@ def validate_config_map(obj: Object) -> Errors:
     return errors
 
 
-def update_config_map(new: Object, old: Object) -> Errors:
+def validate_config_map_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     return errors + _frozen(new, old, ("data", "binaryData")) + validate_config_map(new)
 
@@ -113,7 +113,7 @@ def validate_secret(secret: Object) -> Errors:
     return errors + check(secret, data) if check else errors
 
 
-def update_secret(new: Object, old: Object) -> Errors:
+def validate_secret_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     errors += immutable(new.get("type", ""), old.get("type", ""), "type")
     return errors + _frozen(new, old, ("data",)) + validate_secret(new)
@@ -137,11 +137,11 @@ def validate_namespace(obj: Object) -> Errors:
     return errors
 
 
-def update_namespace(new: Object, old: Object) -> Errors:
+def validate_namespace_update(new: Object, old: Object) -> Errors:
     return validate_namespace(new) + validate_object_meta_update(new["metadata"], old["metadata"])
 
 
-def update_namespace_status(new: Object, old: Object) -> Errors:
+def validate_namespace_status_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     phase = (new.get("status") or {}).get("phase", "")
     if not new["metadata"].get("deletionTimestamp"):
@@ -173,20 +173,20 @@ def validate_service_account(obj: Object) -> Errors:
     return validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
 
 
-def update_service_account(new: Object, old: Object) -> Errors:
+def validate_service_account_update(new: Object, old: Object) -> Errors:
     return validate_object_meta_update(new["metadata"], old["metadata"]) + validate_service_account(
         new
     )
 
 
 VALIDATORS = {
-    "/ConfigMap": ValidationRules(validate_config_map, update_config_map),
-    "/Secret": ValidationRules(validate_secret, update_secret),
+    "/ConfigMap": ValidationRules(validate_config_map, validate_config_map_update),
+    "/Secret": ValidationRules(validate_secret, validate_secret_update),
     "/Namespace": ValidationRules(
         validate_namespace,
-        update_namespace,
-        update_namespace_status,
+        validate_namespace_update,
+        validate_namespace_status_update,
         {"finalize": finalize_namespace},
     ),
-    "/ServiceAccount": ValidationRules(validate_service_account, update_service_account),
+    "/ServiceAccount": ValidationRules(validate_service_account, validate_service_account_update),
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from transom.kit.durations import SECOND, DurationError, parse_nanoseconds
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 
 _MAX_INT64 = (1 << 63) - 1
 
@@ -51,9 +51,8 @@ class CronField(NamedTuple):
     star: bool
 
 
-Fields = tuple[
-    CronField, CronField, CronField, CronField, CronField
-]  # minute, hour, day of the month, month, day of the week
+# minute, hour, day of the month, month, day of the week
+Fields = tuple[CronField, CronField, CronField, CronField, CronField]
 
 
 class ZonedCron(NamedTuple):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.regexp import RegexpError, compile_regexp
 from transom.machinery import gojson
 from transom.machinery.field import (
@@ -87,7 +88,7 @@ class _Result:
         self.errors.update(other.errors)
 
 
-class SchemaRules(NamedTuple):
+class SchemaOptions(NamedTuple):
     """What validation with a schema does since a release.
 
     `typed`: errors have paths with the indexes of list items, and the number of properties.
@@ -105,7 +106,7 @@ class SchemaRules(NamedTuple):
 
 
 NO_OLD_VALUE: Any = object()
-OF_1_20 = SchemaRules()
+OF_1_20 = SchemaOptions()
 
 
 class _At:
@@ -114,7 +115,7 @@ class _At:
     __slots__ = ("name", "old", "root", "rules")
 
     def __init__(
-        self, root: str, name: str, rules: SchemaRules = OF_1_20, old: Any = NO_OLD_VALUE
+        self, root: str, name: str, rules: SchemaOptions = OF_1_20, old: Any = NO_OLD_VALUE
     ) -> None:
         self.root, self.name, self.rules, self.old = root, name, rules, old
 
@@ -150,7 +151,7 @@ def validate_value(
     value: Any,
     path: str = "",
     *,
-    rules: SchemaRules = OF_1_20,
+    rules: SchemaOptions = OF_1_20,
     old: Any = NO_OLD_VALUE,
 ) -> list[FieldError]:
     """The errors of a value; `path` prefixes the fields. What is the same as in the `old` value may

@@ -19,7 +19,7 @@ from transom.machinery.validation.custom import (
     NO_OLD_VALUE,
     OF_1_20,
     Schema,
-    SchemaRules,
+    SchemaOptions,
     go_json,
     shown_value,
     validate_value,
@@ -45,7 +45,7 @@ def validate_custom_create(
     obj: Object,
     schema: Schema | None,
     scale: Mapping[str, str] | None = None,
-    rules: SchemaRules = OF_1_20,
+    rules: SchemaOptions = OF_1_20,
 ) -> Errors:
     """The errors of a new custom object."""
     errors = _type_meta(kind, version, obj)
@@ -70,7 +70,7 @@ def validate_custom_update(
     schema: Schema | None,
     scale: Mapping[str, str] | None = None,
     subresource: str = "",
-    rules: SchemaRules = OF_1_20,
+    rules: SchemaOptions = OF_1_20,
     *,
     ratcheting: bool = False,
 ) -> Errors:
@@ -103,7 +103,7 @@ def validate_custom_update(
 
 
 def _status_errors(
-    schema: Schema, new: Object, old: Object, rules: SchemaRules, ratcheting: bool
+    schema: Schema, new: Object, old: Object, rules: SchemaOptions, ratcheting: bool
 ) -> Errors:
     """A new status is checked by its own schema, and messages have paths inside of it."""
     part = (schema.get("properties") or {}).get("status")

@@ -85,7 +85,7 @@ def _endpoint_port(port: dict[str, Any], need_name: bool, path: str) -> Errors:
     return errors
 
 
-def update_endpoints(new: Object, old: Object) -> Errors:
+def validate_endpoints_update(new: Object, old: Object) -> Errors:
     return validate_object_meta_update(new["metadata"], old["metadata"]) + validate_endpoints(new)
 
 
@@ -180,7 +180,7 @@ def validate_endpoint_slice(beta: bool, obj: Object) -> Errors:
     return errors + _slice_ports(obj.get("ports") or ())
 
 
-def update_endpoint_slice(beta: bool, new: Object, old: Object) -> Errors:
+def validate_endpoint_slice_update(beta: bool, new: Object, old: Object) -> Errors:
     kind = new.get("addressType", "")
     return validate_endpoint_slice(beta, new) + immutable(
         kind, old.get("addressType", ""), "addressType"
@@ -275,7 +275,7 @@ def _release_slice(obj: Object, old: Object | None, options: SliceOptions) -> Er
 def _slice_rules(beta: bool, features: FeatureSet) -> ValidationRules:
     if features.release < TABLES_SINCE or beta:
         return ValidationRules(
-            partial(validate_endpoint_slice, beta), partial(update_endpoint_slice, beta)
+            partial(validate_endpoint_slice, beta), partial(validate_endpoint_slice_update, beta)
         )
     options = SliceOptions(
         has_behaviour(features.release, "LegacyAddressErrors"),
@@ -293,7 +293,7 @@ def _slice_rules(beta: bool, features: FeatureSet) -> ValidationRules:
 
 def _endpoints_rules(features: FeatureSet) -> ValidationRules:
     if not has_behaviour(features.release, "LegacyAddressErrors"):
-        return ValidationRules(validate_endpoints, update_endpoints)
+        return ValidationRules(validate_endpoints, validate_endpoints_update)
     strict = features.enabled(STRICT_ADDRESSES)
 
     def update(new: Object, old: Object) -> Errors:

@@ -48,7 +48,7 @@ def validate_event(event: Object) -> Errors:
     return errors + dns_subdomain(namespace, "namespace")
 
 
-def update_event(new: Object, old: Object) -> Errors:
+def validate_event_update(new: Object, old: Object) -> Errors:
     return validate_event(new)
 
 
@@ -64,7 +64,7 @@ def _series(event: Object) -> Errors:
     return errors
 
 
-def create_new_event(event: Object) -> Errors:
+def validate_new_event_create(event: Object) -> Errors:
     """An event written through events.k8s.io/v1."""
     errors = validate_event(event)
     errors += validate_object_meta(event["metadata"], True, name_is_dns_subdomain) + _series(event)
@@ -86,7 +86,7 @@ def create_new_event(event: Object) -> Errors:
     return errors
 
 
-def update_new_event(new: Object, old: Object) -> Errors:
+def validate_new_event_update(new: Object, old: Object) -> Errors:
     """1.20 compares the new event with itself, so none of its fields is immutable; the metadata
     rules remain.
     """
@@ -94,6 +94,8 @@ def update_new_event(new: Object, old: Object) -> Errors:
 
 
 VALIDATORS = {
-    "/Event": ValidationRules(validate_event, update_event),
-    "/Event@events.k8s.io/v1": ValidationRules(create_new_event, update_new_event),
+    "/Event": ValidationRules(validate_event, validate_event_update),
+    "/Event@events.k8s.io/v1": ValidationRules(
+        validate_new_event_create, validate_new_event_update
+    ),
 }

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from transom.kit.durations import is_duration
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.validation.names import (
     is_dns1123_label,
     is_dns1123_subdomain,
@@ -19,19 +20,19 @@ _Check = Callable[[str], object]
 
 
 def _matches(pattern: str, flags: int = 0) -> _Check:
-    return re.compile(pattern, re.ASCII | flags).fullmatch
+    return lazy_pattern(pattern, re.ASCII | flags).fullmatch
 
 
-_hostname = re.compile(
+_hostname = lazy_pattern(
     r"([a-zA-Z0-9\u00a1-\U0010ffff](-?[a-zA-Z0-9\u00a1-\U0010ffff]{0,62})?"
     r"|([a-zA-Z0-9\u00a1-\U0010ffff]([a-zA-Z0-9\u00a1-\U0010ffff-]{0,61}[a-zA-Z0-9\u00a1-\U0010ffff])?\.)+"
     r"[a-zA-Z\u00a1-\U0010ffff]{2,63})"
 ).fullmatch
-_time = re.compile(
+_time = lazy_pattern(
     r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))"
 ).fullmatch
-_address = re.compile(r"""[^\s<>@,;:"()\[\]\\]+@[^\s<>@,;:"()\\]+""")
-_scala_part = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]+)")
+_address = lazy_pattern(r"""[^\s<>@,;:"()\[\]\\]+@[^\s<>@,;:"()\\]+""")
+_scala_part = lazy_pattern(r"(?<!\d)(\d++)\s*+([A-Za-zµ]+)")
 _UNITS = (
     ("ns", "nano"),
     ("us", "µs", "micro"),
@@ -42,7 +43,7 @@ _UNITS = (
     ("d", "day"),
     ("w", "wk", "week"),
 )
-_card = re.compile(
+_card = lazy_pattern(
     r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}"
     r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}"
 ).fullmatch

@@ -10,9 +10,10 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.godump import json_form, lift_fields

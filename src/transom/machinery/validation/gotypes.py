@@ -10,10 +10,10 @@ members are inlined in its parent in JSON. The tables here describe release 1.20
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from typing import NamedTuple
 
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release, in_range
 from transom.machinery.releases.release import table_lines
 from transom.machinery.validation.gotypes_more import TABLE
@@ -315,7 +315,7 @@ LIFTED = {
     )
 }
 
-_HEAD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]+(?![a-z])|[A-Z]")
+_HEAD = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]+(?![a-z])|[A-Z]")
 
 
 def json_name(name: str) -> str:

@@ -102,7 +102,9 @@ class _Status:
         return self.fields.get(name)
 
 
-def update_job_status(new: Object, old: Object, options: JobStatusOptions) -> Errors:
+def validate_job_status_update_with_options(
+    new: Object, old: Object, options: JobStatusOptions
+) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"], "metadata")
     status, before = _Status(new), _Status(old)
     check_nonnegative_fields(status.fields, _COUNTERS, "status", errors)

@@ -11,7 +11,10 @@ from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation import batch, godump
-from transom.machinery.validation.job_status import job_status_options, update_job_status
+from transom.machinery.validation.job_status import (
+    job_status_options,
+    validate_job_status_update_with_options,
+)
 from transom.machinery.validation.meta import immutable
 from transom.machinery.validation.podoptions import PodOptions, pod_options
 from transom.machinery.validation.rules import Errors, ValidationRules
@@ -56,12 +59,12 @@ def _prefixed_labels(job: Object) -> Errors:
     return errors
 
 
-def create_job(job: Object, options: JobOptions) -> Errors:
+def validate_job_create_with_options(job: Object, options: JobOptions) -> Errors:
     errors = batch.validate_job(job, options=options.pods)
     return errors + (_prefixed_labels(job) if options.prefixed_labels else [])
 
 
-def update_job(new: Object, old: Object, options: JobOptions) -> Errors:
+def validate_job_update_with_options(new: Object, old: Object, options: JobOptions) -> Errors:
     template_update = partial(_template_update, options=options)
     return batch.validate_job_update(new, old, template_update, options.pods)
 
@@ -116,9 +119,9 @@ def _with_field(obj: dict[str, Any], other: dict[str, Any], name: str) -> dict[s
 def _job_rules(features: FeatureSet) -> ValidationRules:
     options = job_options(features)
     return ValidationRules(
-        partial(create_job, options=options),
-        partial(update_job, options=options),
-        partial(update_job_status, options=job_status_options(features))
+        partial(validate_job_create_with_options, options=options),
+        partial(validate_job_update_with_options, options=options),
+        partial(validate_job_status_update_with_options, options=job_status_options(features))
         if features.release >= _UNCOUNTED_PODS
         else batch.validate_job_status_update,
     )

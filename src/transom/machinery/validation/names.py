@@ -169,9 +169,8 @@ def byte_len(text: str) -> int:
 
 
 def _shape(value: str, match: _Match, error: str, limit: int) -> list[str]:
-    if len(value) <= limit and match(
-        value
-    ):  # all patterns here are ASCII, so a match settles the length in bytes
+    # all patterns here are ASCII, so a match settles the length in bytes
+    if len(value) <= limit and match(value):
         return []
     errors = [max_len_error(limit)] if byte_len(value) > limit else []
     if not match(value):

@@ -219,7 +219,9 @@ def _ingress(ingress: Object, version: _Version, old: Mapping[str, Any]) -> Erro
     return errors + (dns_subdomain(name, "spec.ingressClassName") if name is not None else [])
 
 
-def create_ingress(version: _Version, ingress: Object, *, same_class: bool = False) -> Errors:
+def validate_ingress_create(
+    version: _Version, ingress: Object, *, same_class: bool = False
+) -> Errors:
     """`same_class`: the annotation may have the same class as the field."""
     errors = _ingress(ingress, version, {})
     annotation = (ingress["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
@@ -232,12 +234,12 @@ def create_ingress(version: _Version, ingress: Object, *, same_class: bool = Fal
     return [*errors, invalid(f"annotations.{CLASS_ANNOTATION}", annotation, text)]
 
 
-def update_ingress(version: _Version, new: Object, old: Object) -> Errors:
+def validate_ingress_update(version: _Version, new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     return errors + _ingress(new, version, old.get("spec") or {})
 
 
-def update_ingress_status(new: Object, old: Object) -> Errors:
+def validate_ingress_status_update(new: Object, old: Object) -> Errors:
     status = (new.get("status") or {}).get("loadBalancer") or {}
     return validate_object_meta_update(new["metadata"], old["metadata"]) + load_balancer_status(
         status, "status.loadBalancer"
@@ -278,7 +280,7 @@ def _parameters_scope(parameters: Mapping[str, Any] | None) -> Errors:
 
 def _ingress_class_rules(features: FeatureSet) -> ValidationRules:
     if not features.enabled("IngressClassNamespacedParams"):
-        return ValidationRules(validate_ingress_class, update_ingress_class)
+        return ValidationRules(validate_ingress_class, validate_ingress_class_update)
 
     def create(obj: Object) -> Errors:
         parameters = (obj.get("spec") or {}).get("parameters")
@@ -286,7 +288,7 @@ def _ingress_class_rules(features: FeatureSet) -> ValidationRules:
 
     def update(new: Object, old: Object) -> Errors:
         parameters = (new.get("spec") or {}).get("parameters")
-        return update_ingress_class(new, old) + _parameters_scope(parameters)
+        return validate_ingress_class_update(new, old) + _parameters_scope(parameters)
 
     return ValidationRules(create, update)
 
@@ -304,7 +306,7 @@ def validate_ingress_class(obj: Object) -> Errors:
     return errors + _object_reference(spec.get("parameters"), "spec.parameters")
 
 
-def update_ingress_class(new: Object, old: Object) -> Errors:
+def validate_ingress_class_update(new: Object, old: Object) -> Errors:
     controller = (new.get("spec") or {}).get("controller", "")
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     errors += immutable(
@@ -435,7 +437,7 @@ def validate_network_policy(obj: Object, options: PolicyOptions = _BASE_POLICY) 
     return errors + _policy_spec(obj, options)
 
 
-def update_network_policy(
+def validate_network_policy_update(
     new: Object, old: Object, options: PolicyOptions = _BASE_POLICY
 ) -> Errors:
     options = options._replace(known=tuple(_stored_cidrs(old)))
@@ -463,19 +465,19 @@ def _policy_rules(features: FeatureSet) -> ValidationRules:
     )
     return ValidationRules(
         partial(validate_network_policy, options=options),
-        partial(update_network_policy, options=options),
+        partial(validate_network_policy_update, options=options),
     )
 
 
 def _ingress_rules(version: _Version, features: FeatureSet) -> ValidationRules:
     version = version._replace(relaxed_names=features.enabled("RelaxedServiceNameValidation"))
     same_class = has_behaviour(features.release, "SameIngressClass")
-    status_update: Update = update_ingress_status
+    status_update: Update = validate_ingress_status_update
     if has_behaviour(features.release, "LegacyAddressErrors"):
         status_update = partial(_update_ingress_status_of, features)
     return ValidationRules(
-        partial(create_ingress, version, same_class=same_class),
-        partial(update_ingress, version),
+        partial(validate_ingress_create, version, same_class=same_class),
+        partial(validate_ingress_update, version),
         status_update,
     )
 

@@ -157,11 +157,11 @@ def validate_node(node: Object) -> Errors:
     return errors + _pod_cidrs(spec.get("podCIDRs") or ())
 
 
-def update_node(new: Object, old: Object) -> Errors:
-    return validate_node(new) + update_node_status(new, old)
+def validate_node_update(new: Object, old: Object) -> Errors:
+    return validate_node(new) + validate_node_status_update(new, old)
 
 
-def update_node_status(new: Object, old: Object) -> Errors:
+def validate_node_status_update(new: Object, old: Object) -> Errors:
     spec, before, status = new.get("spec") or {}, old.get("spec") or {}, new.get("status") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"]) + _annotations(
         new["metadata"]
@@ -252,7 +252,7 @@ def validate_lease(lease: Object) -> Errors:
     )
 
 
-def update_lease(new: Object, old: Object) -> Errors:
+def validate_lease_update(new: Object, old: Object) -> Errors:
     return validate_any_object_meta_update(new["metadata"], old["metadata"]) + _lease_spec(new)
 
 
@@ -296,7 +296,7 @@ def _runtime_class_rules(features: FeatureSet) -> ValidationRules:
     # Features do not change which tolerations a class may have.
     options = pod_options(features)._replace(comparing_tolerations=False)
     create = partial(validate_runtime_class, options=options)
-    update = partial(update_runtime_class, options=options)
+    update = partial(validate_runtime_class_update, options=options)
     if not has_behaviour(features.release, "RuntimeClassErrors"):
         return ValidationRules(create, update)
     return ValidationRules(
@@ -318,16 +318,18 @@ def _legacy_pod_cidrs(features: FeatureSet, node: Object, old: Object | None) ->
 
 def _node_rules(features: FeatureSet) -> ValidationRules:
     if not has_behaviour(features.release, "PodCidrErrors"):
-        return ValidationRules(validate_node, update_node, update_node_status)
+        return ValidationRules(validate_node, validate_node_update, validate_node_status_update)
 
     def create(node: Object) -> Errors:
         errors = [e for e in validate_node(node) if e.detail != "must be valid CIDR"]
         return errors + _legacy_pod_cidrs(features, node, None)
 
-    return ValidationRules(create, update_node, update_node_status)
+    return ValidationRules(create, validate_node_update, validate_node_status_update)
 
 
-def update_runtime_class(new: Object, old: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
+def validate_runtime_class_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
     return (
         validate_runtime_class(new, options)
         + validate_any_object_meta_update(new["metadata"], old["metadata"])
@@ -374,7 +376,7 @@ def validate_priority_class(obj: Object) -> Errors:
     return errors
 
 
-def update_priority_class(new: Object, old: Object) -> Errors:
+def validate_priority_class_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if new.get("value", 0) != old.get("value", 0):
         errors.append(forbidden("Value", "may not be changed in an update."))
@@ -385,9 +387,9 @@ def update_priority_class(new: Object, old: Object) -> Errors:
 
 VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
     "/Node": _node_rules,
-    "coordination.k8s.io/Lease": ValidationRules(validate_lease, update_lease),
+    "coordination.k8s.io/Lease": ValidationRules(validate_lease, validate_lease_update),
     "node.k8s.io/RuntimeClass": _runtime_class_rules,
     "scheduling.k8s.io/PriorityClass": ValidationRules(
-        validate_priority_class, update_priority_class
+        validate_priority_class, validate_priority_class_update
     ),
 }

@@ -371,7 +371,9 @@ def _mount_options(volume: Object) -> Errors:
     return []
 
 
-def create_volume(volume: Object, options: VolumeOptions = _BASE_VOLUME) -> Errors:
+def validate_persistent_volume_create(
+    volume: Object, options: VolumeOptions = _BASE_VOLUME
+) -> Errors:
     return validate_volume(volume, options) + _mount_options(volume)
 
 
@@ -379,11 +381,13 @@ def _source_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name in _SOURCES if name in spec}
 
 
-def update_volume(new: Object, old: Object, options: VolumeOptions = _BASE_VOLUME) -> Errors:
+def validate_persistent_volume_update(
+    new: Object, old: Object, options: VolumeOptions = _BASE_VOLUME
+) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     named = before.get("volumeAttributesClassName") is not None
     options = options._replace(attributes_class=options.attributes_class or named)
-    errors = create_volume(new, options) + validate_volume(new, options)
+    errors = validate_persistent_volume_create(new, options) + validate_volume(new, options)
     source, was = _source_of(spec), _source_of(before)
     expand = "controllerExpandSecretRef"
     # The secret for expansion may be added later.
@@ -418,7 +422,7 @@ def _source_difference(source: dict[str, Any], was: dict[str, Any], options: Vol
     return diff_internal(options.types, was, source)
 
 
-def update_volume_status(new: Object, old: Object) -> Errors:
+def validate_persistent_volume_status_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     return (
         errors if new["metadata"].get("resourceVersion") else [*errors, required("resourceVersion")]
@@ -428,9 +432,9 @@ def update_volume_status(new: Object, old: Object) -> Errors:
 def _volume_rules(features: FeatureSet) -> ValidationRules:
     options = volume_options(features)
     return ValidationRules(
-        partial(create_volume, options=options),
-        partial(update_volume, options=options),
-        update_volume_status,
+        partial(validate_persistent_volume_create, options=options),
+        partial(validate_persistent_volume_update, options=options),
+        validate_persistent_volume_status_update,
     )
 
 

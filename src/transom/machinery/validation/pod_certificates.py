@@ -167,7 +167,7 @@ def _public_key(spec: Object) -> Errors:
     return [invalid(_PROOF_PATH, _OMITTED, "could not verify proof-of-possession signature")]
 
 
-def create_pod_certificate(request: Object) -> Errors:
+def validate_pod_certificate_request_create(request: Object) -> Errors:
     spec = request.get("spec") or {}
     signer = spec.get("signerName", "")
     errors = validate_object_meta(request["metadata"], True, name_is_dns_subdomain)
@@ -190,7 +190,7 @@ def create_pod_certificate(request: Object) -> Errors:
     return [*errors, invalid("spec", _OMITTED, text)]
 
 
-def update_pod_certificate(new: Object, old: Object) -> Errors:
+def validate_pod_certificate_request_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if new.get("spec") == old.get("spec"):
         return errors
@@ -221,7 +221,7 @@ def _known_conditions(conditions: list[Object]) -> Errors:
     return errors + validate_conditions(conditions, "status.conditions")
 
 
-def update_pod_certificate_status(new: Object, old: Object) -> Errors:
+def validate_pod_certificate_request_status_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     status, before = new.get("status") or {}, old.get("status") or {}
     errors = errors or _known_conditions(status.get("conditions") or [])
@@ -352,6 +352,8 @@ def _times(status: Object, leaf: x509.Certificate, longest: int) -> Errors:
 
 VALIDATORS: Final = {
     "certificates.k8s.io/PodCertificateRequest": ValidationRules(
-        create_pod_certificate, update_pod_certificate, update_pod_certificate_status
+        validate_pod_certificate_request_create,
+        validate_pod_certificate_request_update,
+        validate_pod_certificate_request_status_update,
     )
 }

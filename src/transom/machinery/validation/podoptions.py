@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.podutil import visit_containers
 from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour

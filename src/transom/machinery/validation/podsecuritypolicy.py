@@ -285,8 +285,12 @@ def validate_policy(obj: Object) -> Errors:
     return validate_object_meta(obj["metadata"], False, name_is_dns_subdomain) + _policy(obj)
 
 
-def update_policy(new: Object, old: Object) -> Errors:
+def validate_pod_security_policy_update(new: Object, old: Object) -> Errors:
     return validate_object_meta_update(new["metadata"], old["metadata"]) + _policy(new)
 
 
-VALIDATORS = {"policy/PodSecurityPolicy": ValidationRules(validate_policy, update_policy)}
+VALIDATORS = {
+    "policy/PodSecurityPolicy": ValidationRules(
+        validate_policy, validate_pod_security_policy_update
+    )
+}

@@ -41,11 +41,11 @@ def validate_budget(obj: Object) -> Errors:
     return errors
 
 
-def update_budget(new: Object, old: Object) -> Errors:
+def validate_pod_disruption_budget_update(new: Object, old: Object) -> Errors:
     return validate_budget(new)
 
 
-def update_budget_status(new: Object, old: Object) -> Errors:
+def validate_pod_disruption_budget_status_update(new: Object, old: Object) -> Errors:
     """Any status is accepted."""
     return []
 
@@ -60,7 +60,11 @@ _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 def _budget_rules(features: FeatureSet) -> ValidationRules:
     if not has_behaviour(features.release, "UnhealthyPodEviction"):
-        return ValidationRules(validate_budget, update_budget, update_budget_status)
+        return ValidationRules(
+            validate_budget,
+            validate_pod_disruption_budget_update,
+            validate_pod_disruption_budget_status_update,
+        )
 
     def create(obj: Object) -> Errors:
         errors = [_with_current_spec(error, obj, features) for error in validate_budget(obj)]
@@ -70,7 +74,9 @@ def _budget_rules(features: FeatureSet) -> ValidationRules:
             errors.append(not_supported(path, policy, _EVICTION_POLICIES))
         return errors
 
-    return ValidationRules(create, lambda new, old: create(new), update_budget_status)
+    return ValidationRules(
+        create, lambda new, old: create(new), validate_pod_disruption_budget_status_update
+    )
 
 
 def _with_current_spec(error: FieldError, obj: Object, features: FeatureSet) -> FieldError:

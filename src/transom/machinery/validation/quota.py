@@ -226,7 +226,7 @@ def _possible_ratio(ratio: Quantity, low: Quantity, high: Quantity) -> str | Non
     return "-Inf" if top < 0 else None  # division by zero: any ratio is possible
 
 
-def update_limit_range(new: Object, old: Object) -> Errors:
+def validate_limit_range_update(new: Object, old: Object) -> Errors:
     return validate_limit_range(new)
 
 
@@ -347,7 +347,9 @@ def validate_resource_quota(obj: Object, known: QuotaScopes = _BASE_SCOPES) -> E
     )
 
 
-def update_resource_quota(new: Object, old: Object, known: QuotaScopes = _BASE_SCOPES) -> Errors:
+def validate_resource_quota_update(
+    new: Object, old: Object, known: QuotaScopes = _BASE_SCOPES
+) -> Errors:
     errors = validate_resource_quota(new, known) + validate_object_meta_update(
         new["metadata"], old["metadata"]
     )
@@ -360,14 +362,14 @@ def update_resource_quota(new: Object, old: Object, known: QuotaScopes = _BASE_S
     return errors
 
 
-def update_resource_quota_status(new: Object, old: Object) -> Errors:
+def validate_resource_quota_status_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if not new["metadata"].get("resourceVersion"):
         errors.append(required("resourceVersion"))
     return errors + _quota_status(new)
 
 
-def quota_rules(features: FeatureSet) -> ValidationRules:
+def quota_validation(features: FeatureSet) -> ValidationRules:
     scopes: Mapping[str, frozenset[str]] = _SCOPES
     if features.enabled("PodAffinityNamespaceSelector"):
         scopes = _LATER_SCOPES
@@ -380,12 +382,12 @@ def quota_rules(features: FeatureSet) -> ValidationRules:
     known = QuotaScopes(scopes, error)
     return ValidationRules(
         partial(validate_resource_quota, known=known),
-        partial(update_resource_quota, known=known),
-        update_resource_quota_status,
+        partial(validate_resource_quota_update, known=known),
+        validate_resource_quota_status_update,
     )
 
 
 VALIDATORS = {
-    "/LimitRange": ValidationRules(validate_limit_range, update_limit_range),
-    "/ResourceQuota": quota_rules,
+    "/LimitRange": ValidationRules(validate_limit_range, validate_limit_range_update),
+    "/ResourceQuota": quota_validation,
 }

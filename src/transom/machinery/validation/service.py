@@ -180,8 +180,12 @@ def _valid_address(ip: str, path: str) -> Errors:
 
 
 def check_cluster_ips(
-    spec: dict[str, Any], valid_address: Callable[[str, str], Errors] = _valid_address
+    spec: dict[str, Any],
+    valid_address: Callable[[str, str], Errors] = _valid_address,
+    *,
+    newer: bool = False,
 ) -> Errors:
+    """`newer` are the texts since 1.23."""
     if spec.get("type") == "ExternalName":
         return []
     primary, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -190,9 +194,11 @@ def check_cluster_ips(
     if primary and not ips:
         errors.append(required(_CLUSTER_IPS))
     elif primary and ips[0] != primary:
-        errors.append(_invalid_cluster_ips(ips, "element [0] must match clusterIP"))
+        text = "first value must match `clusterIP`" if newer else "element [0] must match clusterIP"
+        errors.append(_invalid_cluster_ips(ips, text))
     elif not primary and ips:
-        errors.append(_invalid_cluster_ips(ips, "must be empty when clusterIP is empty"))
+        why = "`clusterIP` is not specified" if newer else "clusterIP is empty"
+        errors.append(_invalid_cluster_ips(ips, f"must be empty when {why}"))
     errors += _ip_families(families, spec.get("ipFamilyPolicy"))
     syntax_errors = _cluster_ip_syntax(ips, valid_address)
     errors += syntax_errors
@@ -361,14 +367,14 @@ def check_traffic_combination(spec: dict[str, Any]) -> Errors:
     )
 
 
-def create_service(service: Object) -> Errors:
+def validate_service_create(service: Object) -> Errors:
     spec = service.get("spec") or {}
     # Combinations of traffic fields are only checked if the rest is valid.
     errors = validate_service(service) + check_mixed_protocols(spec, {})
     return errors or check_traffic_combination(spec)
 
 
-def update_service(new: Object, old: Object) -> Errors:
+def validate_service_update(new: Object, old: Object) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if "ExternalName" not in (spec.get("type"), before.get("type")):
@@ -473,11 +479,15 @@ def check_families_change(
     return errors
 
 
-def update_service_status(new: Object, old: Object) -> Errors:
+def validate_service_status_update(new: Object, old: Object) -> Errors:
     status = (new.get("status") or {}).get("loadBalancer") or {}
     return validate_object_meta_update(new["metadata"], old["metadata"]) + load_balancer_status(
         status, "status.loadBalancer"
     )
 
 
-VALIDATORS = {"/Service": ValidationRules(create_service, update_service, update_service_status)}
+VALIDATORS = {
+    "/Service": ValidationRules(
+        validate_service_create, validate_service_update, validate_service_status_update
+    )
+}

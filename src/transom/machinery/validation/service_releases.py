@@ -88,9 +88,8 @@ def validate_service_spec(service: Object, old: Object | None, options: ServiceO
         errors += base.check_service_port(port, len(ports) > 1, names, f"spec.ports[{i}]")
     errors += validate_labels(spec.get("selector"), "spec.selector")
     errors += base.check_session_affinity(spec)
-    errors += base.check_cluster_ips(
-        spec, partial(legacy_ip, strict=options.strict, old=before.get("clusterIPs") or ())
-    )
+    if not options.external_policy:
+        errors += find_cluster_ip_errors(service, old, strict=options.strict, newer=False)
     for i, ip in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{i}]"
         known = before.get("externalIPs") or ()
@@ -202,7 +201,26 @@ def _internal_traffic(spec: dict[str, Any], options: ServiceOptions) -> Errors:
     return one_of(policy, path, ("Cluster", "Local"), empty=None)
 
 
-def create_service(service: Object, options: ServiceOptions) -> Errors:
+def find_cluster_ip_errors(
+    service: Object, old: Object | None, *, strict: bool, newer: bool = True
+) -> Errors:
+    """What keeps a service from getting its addresses. Since 1.23 they are allocated before the
+    service is validated, so these errors are the only ones.
+    """
+    known = ((old or {}).get("spec") or {}).get("clusterIPs") or ()
+    valid_address = partial(legacy_ip, strict=strict, old=known)
+    return base.check_cluster_ips(service.get("spec") or {}, valid_address, newer=newer)
+
+
+def _early_errors(service: Object, old: Object | None, options: ServiceOptions) -> Errors:
+    if not options.external_policy:
+        return []
+    return find_cluster_ip_errors(service, old, strict=options.strict)
+
+
+def validate_service_create_with_options(service: Object, options: ServiceOptions) -> Errors:
+    if early := _early_errors(service, None, options):
+        return early
     rule = name_is_dns_label if options.relaxed_names else name_is_dns1035_label
     errors = validate_object_meta(service["metadata"], True, rule)
     errors += validate_service_spec(service, None, options)
@@ -211,7 +229,11 @@ def create_service(service: Object, options: ServiceOptions) -> Errors:
     return errors or base.check_traffic_combination(service.get("spec") or {})
 
 
-def update_service(new: Object, old: Object, options: ServiceOptions) -> Errors:
+def validate_service_update_with_options(
+    new: Object, old: Object, options: ServiceOptions
+) -> Errors:
+    if early := _early_errors(new, old, options):
+        return early
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if "ExternalName" not in (spec.get("type"), before.get("type")):
@@ -235,7 +257,9 @@ def update_service(new: Object, old: Object, options: ServiceOptions) -> Errors:
     return errors or base.check_traffic_change(spec, before)
 
 
-def update_service_status(new: Object, old: Object, options: ServiceOptions) -> Errors:
+def validate_service_status_update_with_options(
+    new: Object, old: Object, options: ServiceOptions
+) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     ingress = _ingress(new)
     path = "status.loadBalancer.ingress"
@@ -279,9 +303,9 @@ def check_load_balancer_ingress(
 def service_rules(features: FeatureSet) -> ValidationRules:
     options = service_options(features)
     return ValidationRules(
-        partial(create_service, options=options),
-        partial(update_service, options=options),
-        partial(update_service_status, options=options),
+        partial(validate_service_create_with_options, options=options),
+        partial(validate_service_update_with_options, options=options),
+        partial(validate_service_status_update_with_options, options=options),
     )
 
 

@@ -111,7 +111,9 @@ def validate_storage_class(obj: Object) -> Errors:
     return errors + _topologies(obj.get("allowedTopologies") or ())
 
 
-def update_storage_class(new: Object, old: Object, *, plain_errors: bool = False) -> Errors:
+def validate_storage_class_update(
+    new: Object, old: Object, *, plain_errors: bool = False
+) -> Errors:
     """`plain_errors`: all fields have the error of immutable fields."""
     errors = validate_storage_class(new) + validate_object_meta_update(
         new["metadata"], old["metadata"]
@@ -201,7 +203,7 @@ def validate_csi_node(obj: Object) -> Errors:
     return errors
 
 
-def update_csi_node_allocatable(new: Object, old: Object, features: FeatureSet) -> Errors:
+def validate_csi_node_allocatable_update(new: Object, old: Object, features: FeatureSet) -> Errors:
     """Since the number of volumes may change: drivers are compared without it where it may."""
     errors = validate_csi_node(new) + validate_csi_node(new)
     mutable = features.enabled("MutableCSINodeAllocatableCount")
@@ -250,7 +252,7 @@ def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> E
     return errors
 
 
-def update_csi_node(new: Object, old: Object) -> Errors:
+def validate_csi_node_update(new: Object, old: Object) -> Errors:
     errors = validate_csi_node(new) + validate_csi_node(new)
     drivers = (new.get("spec") or {}).get("drivers") or ()
     named: dict[str, list[Mapping[str, Any]]] = {}
@@ -303,7 +305,7 @@ def validate_csi_driver(obj: Object) -> Errors:
     ]
 
 
-def update_csi_driver(new: Object, old: Object) -> Errors:
+def validate_csi_driver_update(new: Object, old: Object) -> Errors:
     return validate_object_meta_update(new["metadata"], old["metadata"]) + immutable(
         new.get("spec"), old.get("spec"), "spec", go_dump("storage.CSIDriverSpec", new.get("spec"))
     )
@@ -336,7 +338,7 @@ def _newer_csi_driver_spec(obj: Object, features: FeatureSet) -> Errors:
 
 def _csi_driver_rules(features: FeatureSet) -> ValidationRules:
     if features.release < TABLES_SINCE:
-        return ValidationRules(_twice(validate_csi_driver), update_csi_driver)
+        return ValidationRules(_twice(validate_csi_driver), validate_csi_driver_update)
     fixed = ["attachRequired", "volumeLifecycleModes"]
     if not has_behaviour(features.release, "MutableCSIDrivers"):
         fixed = ["attachRequired", "fsGroupPolicy", "podInfoOnMount", *fixed[1:], "tokenRequests"]
@@ -360,14 +362,14 @@ def _csi_driver_rules(features: FeatureSet) -> ValidationRules:
 def _class_rules(features: FeatureSet) -> ValidationRules:
     plain = has_behaviour(features.release, "ImmutableClassErrors")
     return ValidationRules(
-        validate_storage_class, partial(update_storage_class, plain_errors=plain)
+        validate_storage_class, partial(validate_storage_class_update, plain_errors=plain)
     )
 
 
 def _csi_node_rules(features: FeatureSet) -> ValidationRules:
-    update = update_csi_node
+    update = validate_csi_node_update
     if has_behaviour(features.release, "MutableCSINodes"):
-        update = partial(update_csi_node_allocatable, features=features)
+        update = partial(validate_csi_node_allocatable_update, features=features)
     return ValidationRules(_twice(validate_csi_node), update)
 
 
@@ -385,7 +387,7 @@ def validate_attributes_class(obj: Object) -> Errors:
     return errors
 
 
-def update_attributes_class(new: Object, old: Object) -> Errors:
+def validate_volume_attributes_class_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     errors += [
         forbidden(name, f"updates to {name} are forbidden.")
@@ -406,7 +408,7 @@ def validate_capacity(obj: Object) -> Errors:
     )
 
 
-def update_capacity(new: Object, old: Object) -> Errors:
+def validate_csi_storage_capacity_update(new: Object, old: Object) -> Errors:
     errors = validate_capacity(new) + validate_object_meta_update(new["metadata"], old["metadata"])
     topology = new.get("nodeTopology")
     errors += immutable(
@@ -423,7 +425,7 @@ def update_capacity(new: Object, old: Object) -> Errors:
 VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
     "storage.k8s.io/StorageClass": _class_rules,
     "storage.k8s.io/VolumeAttributesClass": ValidationRules(
-        validate_attributes_class, update_attributes_class
+        validate_attributes_class, validate_volume_attributes_class_update
     ),
     "storage.k8s.io/VolumeAttachment": ValidationRules(
         validate_attachment_create, validate_attachment_update
@@ -435,6 +437,6 @@ VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
     "storage.k8s.io/CSINode": _csi_node_rules,
     "storage.k8s.io/CSIDriver": _csi_driver_rules,
     "storage.k8s.io/CSIStorageCapacity": ValidationRules(
-        _twice(validate_capacity), update_capacity
+        _twice(validate_capacity), validate_csi_storage_capacity_update
     ),
 }

@@ -28,7 +28,7 @@ def _resource(migration: Object) -> Object:
     return found
 
 
-def create_migration(migration: Object) -> Errors:
+def validate_storage_version_migration_create(migration: Object) -> Errors:
     errors = validate_object_meta(migration["metadata"], False, name_is_dns_subdomain)
     resource = _resource(migration)
     name, group = resource.get("resource", ""), resource.get("group", "")
@@ -41,8 +41,8 @@ def create_migration(migration: Object) -> Errors:
     return errors
 
 
-def update_migration(new: Object, old: Object) -> Errors:
-    errors = create_migration(new)
+def validate_storage_version_migration_update(new: Object, old: Object) -> Errors:
+    errors = validate_storage_version_migration_create(new)
     errors += validate_object_meta_update(new["metadata"], old["metadata"])
     after, before = _resource(new), _resource(old)
     group, name = after.get("group", ""), after.get("resource", "")
@@ -56,7 +56,7 @@ def _is_true(migration: Object, kind: str) -> bool:
     return any(one.get("type") == kind and one.get("status") == "True" for one in conditions)
 
 
-def update_migration_status(new: Object, old: Object) -> Errors:
+def validate_storage_version_migration_status_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     status, before = new.get("status") or {}, old.get("status") or {}
     version, path = status.get("resourceVersion", ""), "status.resourceVersion"
@@ -80,6 +80,8 @@ def update_migration_status(new: Object, old: Object) -> Errors:
 
 VALIDATORS: Final = {
     "storagemigration.k8s.io/StorageVersionMigration": ValidationRules(
-        create_migration, update_migration, update_migration_status
+        validate_storage_version_migration_create,
+        validate_storage_version_migration_update,
+        validate_storage_version_migration_status_update,
     )
 }

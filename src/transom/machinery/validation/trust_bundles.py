@@ -89,11 +89,11 @@ def _check(bundle: Object, *, parse: bool) -> Errors:
     return errors + (_trust_bundle(spec.get("trustBundle", "")) if parse else [])
 
 
-def create_trust_bundle(bundle: Object) -> Errors:
+def validate_cluster_trust_bundle_create(bundle: Object) -> Errors:
     return _check(bundle, parse=True)
 
 
-def update_trust_bundle(new: Object, old: Object) -> Errors:
+def validate_cluster_trust_bundle_update(new: Object, old: Object) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = _check(new, parse=spec.get("trustBundle") != before.get("trustBundle"))
     errors += validate_object_meta_update(new["metadata"], old["metadata"])
@@ -104,6 +104,6 @@ def update_trust_bundle(new: Object, old: Object) -> Errors:
 
 VALIDATORS: Final = {
     "certificates.k8s.io/ClusterTrustBundle": ValidationRules(
-        create_trust_bundle, update_trust_bundle
+        validate_cluster_trust_bundle_create, validate_cluster_trust_bundle_update
     )
 }

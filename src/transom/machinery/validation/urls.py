@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
-_PORT = re.compile(r"(:[0-9]*)?\Z")
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
-_USER_INFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*\Z")
-_HOST_CHAR = re.compile(r"[A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\u0080-\U0010ffff]")
+_SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
+_PORT = lazy_pattern(r"(:[0-9]*)?\Z")
+_BAD_ESCAPE = lazy_pattern(r"%(?![0-9A-Fa-f]{2}).{0,2}")
+_USER_INFO = lazy_pattern(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*\Z")
+_HOST_CHAR = lazy_pattern(r"[A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\u0080-\U0010ffff]")
 
 
 class URL(NamedTuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.field import (
     FieldError,
     GoText,

@@ -10,8 +10,10 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.registry import Hive, WindowsRegistry
 
 STORES: Final = r"SOFTWARE\Microsoft\SystemCertificates"
@@ -25,7 +27,7 @@ NAMES: Final = (
     "TrustedPeople",
     "Disallowed",
 )
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_PEM: Final = lazy_pattern(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
 class StoredCertificate(NamedTuple):

@@ -5,8 +5,9 @@ A feature that needs a restart is pending until then.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.registry import WindowsRegistry
 
 SERVICING: Final = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing"

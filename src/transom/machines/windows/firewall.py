@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.registry import Hive, WindowsRegistry
 
 POLICY: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy"
@@ -302,7 +303,7 @@ def blocks_outbound(registry: WindowsRegistry, profile: str) -> bool:
 # ---- values of rules ----
 
 
-def parse_ports(text: str) -> tuple[tuple[int, int], ...] | None:
+def parse_port_ranges(text: str) -> tuple[tuple[int, int], ...] | None:
     """Ranges of ports, () for any. None if it is not valid."""
     if text.lower() == "any":
         return ()
@@ -547,7 +548,10 @@ def _select(rules: Iterable[_CompiledRule], inbound: bool, allow: bool) -> Itera
 
 def _compile_rule(rule: FirewallRule) -> _CompiledRule | None:
     """None for a rule that Windows would ignore: one of its values is not valid."""
-    local_ports, remote_ports = parse_ports(rule.local_port), parse_ports(rule.remote_port)
+    local_ports, remote_ports = (
+        parse_port_ranges(rule.local_port),
+        parse_port_ranges(rule.remote_port),
+    )
     local, remote = parse_addresses(rule.local_address), parse_addresses(rule.remote_address)
     if local_ports is None or remote_ports is None or local is None or remote is None:
         return None

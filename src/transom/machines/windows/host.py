@@ -205,6 +205,7 @@ class WindowsHost(BaseHost):
     )
 
     style = WINDOWS
+    layer_size = 20 << 30
     system_memory = 1200 << 20
     system_cores = 0.05
 

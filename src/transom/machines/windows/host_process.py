@@ -5,16 +5,16 @@ its volume, the accounts that it can run as, and the variable that its command l
 from __future__ import annotations
 
 import ntpath
-import re
 from collections.abc import Iterable
 from typing import Final
 
+from transom.kit.lazy import lazy_pattern
 from transom.machines.windows.accounts import AccountDatabase, AccountError, WindowsUser
 
 Version = tuple[int, ...]
 
 SINCE: Final = (1, 6)  # containerd
-_FIRST_NUMBERS: Final = re.compile(r"\d+(\.\d+)*")
+_FIRST_NUMBERS: Final = lazy_pattern(r"\d+(\.\d+)*")
 _BINDS_SINCE: Final = (1, 7)
 _GROUPS_SINCE: Final = (1, 7)
 MOUNT_POINT: Final = "CONTAINER_SANDBOX_MOUNT_POINT"

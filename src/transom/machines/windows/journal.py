@@ -5,9 +5,11 @@ reboot. Independent of the rest of the system.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import asdict, field
+from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.saving import Document
 
 _MAX_EVENTS: Final = 2000

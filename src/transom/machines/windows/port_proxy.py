@@ -6,8 +6,9 @@ The IP Helper service listens and forwards; this module only reads and writes it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.registry import WindowsRegistry
 
 PORT_PROXY_SERVICE: Final = "iphlpsvc"

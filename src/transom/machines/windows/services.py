@@ -10,10 +10,11 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.registry import WindowsRegistry
 
 _T = TypeVar("_T")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ipaddress
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import field
+from typing import Final
 
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.accounts import AccountDatabase
 from transom.machines.windows.host import CONTROL, TCPIP, computer_name, version_keys
 from transom.machines.windows.journal import LogEntry, ScheduledTask, SystemJournal

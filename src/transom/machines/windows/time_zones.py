@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import calendar
 import time
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.registry import WindowsRegistry
 
 KEY: Final = r"HKLM\SYSTEM\CurrentControlSet\Control\TimeZoneInformation"

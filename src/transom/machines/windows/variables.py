@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from transom.kit.lazy import lazy_pattern
 from transom.machines.windows.registry import ExpandString, Value, WindowsRegistry
 
 MACHINE: Final = r"HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
@@ -34,7 +34,7 @@ INSTALLED: Final = {
 }
 
 
-_REFERENCE: Final = re.compile(r"%([^%]+)%")
+_REFERENCE: Final = lazy_pattern(r"%([^%]+)%")
 
 
 def expand_registry_value(value: Value, known: Mapping[str, str]) -> str:

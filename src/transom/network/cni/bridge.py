@@ -297,9 +297,8 @@ def _check_layer3(sandbox: NetworkStack, link: NetworkLink, result: Result) -> N
     for route in result.get("routes") or ():
         found = there.get(route["dst"])
         default = route["dst"] in _DEFAULT.values()
-        if found is None or (
-            not default and found.via != route.get("gw", "")
-        ):  # also if IPAM returned no gateway
+        # also if IPAM returned no gateway
+        if found is None or (not default and found.via != route.get("gw", "")):
             shown = f"{{Dst:{_go_network(route['dst'])} GW:{route.get('gw') or '<nil>'}}}"
             fail_plugin(f"Expected Route {shown} not found in routing table")
 

@@ -8,12 +8,12 @@ a few configurations.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from transom.kit.caching import text_cache
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import gojson
 from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.network.cni.paths import go_error_reason

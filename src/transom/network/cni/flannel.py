@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from transom.kit.caching import text_cache
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.smallfiles import read_small_file
 from transom.network.cni import values
 from transom.network.cni.paths import fail_with_file_error, join_cni_path

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import orjson
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery import gojson
 from transom.network.cni.leases import SubnetLease
 from transom.network.cni.values import parse_interface
@@ -43,9 +44,8 @@ class FlannelConf:
     enable4: bool = True
     enable6: bool = False
     backend: str = "udp"
-    settings: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # settings of the backend, with lower-case names
+    # settings of the backend, with lower-case names
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

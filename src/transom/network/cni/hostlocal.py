@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.network.cni import values
 from transom.network.cni.paths import fail_with_file_error, join_cni_path
@@ -192,9 +192,8 @@ def _check_range(item: _Written) -> AddressRange:
         raise _Bad(f"RangeStart {item.first} not in network {subnet}")
     if item.last is not None and (item.last not in subnet or int(item.last) < base + 1):
         raise _Bad(f"RangeEnd {item.last} not in network {subnet}")
-    last = (
-        base + subnet.num_addresses - (2 if subnet.version == 4 else 1)
-    )  # excludes the broadcast address
+    # excludes the broadcast address
+    last = base + subnet.num_addresses - (2 if subnet.version == 4 else 1)
     return AddressRange(
         subnet,
         base + 1 if item.first is None else int(item.first),

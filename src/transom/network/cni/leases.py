@@ -7,10 +7,11 @@ that an agent can apply those since the last access to its node.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import orjson
+
+from transom.kit.lazy_dataclass import dataclass
 
 PREFIX = "flannel.alpha.coreos.com/"
 BACKEND_TYPE = PREFIX + "backend-type"
@@ -62,9 +63,8 @@ class SubnetLeases:
         self.by_node: dict[str, SubnetLease] = {}
         self.steps: list[Step] = []
         self.agents: dict[str, LeaseAgent] = {}
-        self.listeners: list[
-            Callable[[], None]
-        ] = []  # for agents that do not wait for the next access
+        # for agents that do not wait for the next access
+        self.listeners: list[Callable[[], None]] = []
 
     def put(self, lease: SubnetLease) -> None:
         before = self.by_node.get(lease.node)

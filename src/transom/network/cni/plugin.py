@@ -10,9 +10,10 @@ specific plugin.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.stacks import Fabric, NetworkStack
 
 if TYPE_CHECKING:
@@ -85,15 +86,13 @@ class CniNode:
     fabric: Fabric
     hns: HostNetworkService | None  # of Windows
     os: Literal["linux", "windows"]
-    namespaces: dict[str, str] = field(
-        default_factory=dict
-    )  # path of a network namespace -> name of the stack
+    # path of a network namespace -> name of the stack
+    namespaces: dict[str, str] = field(default_factory=dict)
     booted: Callable[[], float] = (
         float  # the time of the last boot, by its own clock; Host.boot_time
     )
-    memory: dict[Any, Any] = field(
-        default_factory=dict
-    )  # a cache for what plugins would otherwise read and parse again
+    # a cache for what plugins would otherwise read and parse again
+    memory: dict[Any, Any] = field(default_factory=dict)
 
     def namespace(self, path: str, prefix: str | None = None) -> NetworkStack:
         """The stack of CNI_NETNS, or the error of a plugin that cannot open it."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.network.cni import windows
 from transom.network.cni.bandwidth import bandwidth
 from transom.network.cni.bridge import bridge

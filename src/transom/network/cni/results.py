@@ -29,9 +29,8 @@ def to_current(result: Result, version: str = "") -> Result:
     if version in _LISTS or version == "1.0.0":
         newer = result if result.get("cniVersion") == CURRENT else _lists(result, CURRENT)
         ips = result.get("ips") or ()
-        if any(
-            "version" not in ip for ip in ips
-        ):  # 1.0.0, and programs that always write its format
+        # 1.0.0, and programs that always write its format
+        if any("version" not in ip for ip in ips):
             newer = {
                 **newer,
                 "ips": [{"version": result_family(ip["address"]), **ip} for ip in ips],

@@ -8,14 +8,16 @@ order on DEL.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
+from transom.kit.lazy import lazy_pattern
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.smallfiles import read_small_file
 from transom.network.cni import results
 from transom.network.cni.config import NetworkList, PluginConfig, build_plugin_config
@@ -38,8 +40,8 @@ from transom.network.cni.plugins import Table, plugin_table
 Execute = Callable[[str, CniCall], Result | None]
 """A plugin's type and the call -> its result in the current form."""
 
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*\Z")
-_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)\Z")
+_NAME = lazy_pattern(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*\Z")
+_VERSION = lazy_pattern(r"(\d+)\.(\d+)\.(\d+)\Z")
 CHECK_SINCE = (0, 4, 0)
 
 
@@ -51,9 +53,8 @@ class RuntimeConf:
     netns: str
     ifname: str = "eth0"
     args: Mapping[str, str] = field(default_factory=dict)
-    capabilities: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # portMappings, bandwidth, ipRanges, dns
+    # portMappings, bandwidth, ipRanges, dns
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
 
 
 class CniRunner(NamedTuple):
@@ -168,9 +169,8 @@ class CniRunner(NamedTuple):
             kept["capabilityArgs"] = runtime.capabilities
         kept["result"] = result
         path = self._cached(network, runtime)
-        data = bytes(
-            memoryview(orjson.dumps(kept))
-        )  # orjson's own bytes keep their oversized buffer alive
+        # orjson's own bytes keep their oversized buffer alive
+        data = bytes(memoryview(orjson.dumps(kept)))
         try:
             self.machine.files.write(path, data, 0o600)
         except FileNotFoundError:

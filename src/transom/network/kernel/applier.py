@@ -56,9 +56,8 @@ class Applier:
         self._lock = threading.Lock()
         self._numbers = itertools.count(2)
         self.problems: list[str] = []  # of the last call
-        self.adopted: dict[
-            str, str
-        ] = {}  # stack -> path of an existing namespace to use, because processes run in it
+        # stack -> path of an existing namespace to use, because processes run in it
+        self.adopted: dict[str, str] = {}
 
     def namespace(self, stack: str, visitor: NamespaceVisitor) -> NetworkNamespaceHandle:
         """Creates it if it does not exist. Call it only in the visitor's thread, which may differ
@@ -303,9 +302,8 @@ def _plugs(stack: str, plan: StackPlan) -> dict[str, PlannedDevice]:
 
 
 def _sweep() -> None:
-    netlink.send_netlink(
-        [netlink.delete_group(_GONE_GROUP)]
-    )  # nothing to delete: an earlier deletion included it
+    # nothing to delete: an earlier deletion included it
+    netlink.send_netlink([netlink.delete_group(_GONE_GROUP)])
 
 
 def _write(path: str, value: str) -> None:

@@ -8,8 +8,9 @@ the case that the kernel rejects it. Devices already exist, with their indexes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 from transom.network.kernel import netlink
 from transom.network.kernel.namespaces import NetworkNamespaceHandle
@@ -109,9 +110,8 @@ def _addresses(made: NamespaceContent, plan: StackPlan) -> list[Step]:
         made.addresses.discard(entry)
         steps.append((netlink.delete_address(made.indexes[entry[0]], entry[1]), undo_nothing))
         bare = entry[1].partition("/")[0]
-        made.routes = {
-            d: way for d, way in made.routes.items() if way.source != bare
-        }  # the kernel removes those too
+        # the kernel removes those too
+        made.routes = {d: way for d, way in made.routes.items() if way.source != bare}
     for entry in sorted(plan.addresses - made.addresses):
         index = made.indexes.get(entry[0])
         if index is not None:
@@ -155,9 +155,8 @@ def _routes(made: NamespaceContent, plan: StackPlan) -> list[Step]:
         for d, way in plan.routes.items()
         if made.routes.get(d) != way and way.device in made.indexes
     ]
-    for destination, way in sorted(
-        changed, key=lambda item: bool(item[1].via)
-    ):  # a gateway must be reachable before routes can use it
+    # a gateway must be reachable before routes can use it
+    for destination, way in sorted(changed, key=lambda item: bool(item[1].via)):
         made.routes[destination] = way
         steps.append(
             (

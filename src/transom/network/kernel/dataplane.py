@@ -42,9 +42,8 @@ class KernelDataplane:
         self._clock = clock
         self.patience = patience
         self._builder = NamespaceVisitor(f"{name}-network")
-        self._visitor = NamespaceVisitor(
-            f"{name}-sockets"
-        )  # a separate thread, so that a new socket need not wait for a long list of rules
+        # a separate thread, so that a new socket need not wait for a long list of rules
+        self._visitor = NamespaceVisitor(f"{name}-sockets")
         self._sweeper = NamespaceVisitor(f"{name}-sweeper")
         self._applier = Applier(self._builder, self._sweeper)
         self._dirty: dict[str, None] = {}

@@ -17,9 +17,8 @@ class FirewallError(Exception):
 
 def _load() -> ctypes.CDLL | None:
     try:
-        library = ctypes.CDLL(
-            "libnftables.so.1"
-        )  # ctypes.util.find_library would run compilers to find it
+        # ctypes.util.find_library would run compilers to find it
+        library = ctypes.CDLL("libnftables.so.1")
     except OSError:
         return None
     library.nft_ctx_new.argtypes = [ctypes.c_uint32]

@@ -112,9 +112,8 @@ def add_veth(near: VethEnd, far: VethEnd) -> NetlinkMessage:
 
 
 def add_bridge(index: int, name: str, mac: str, mtu: int) -> NetlinkMessage:
-    data = netlink_attribute(
-        23, b"\0"
-    )  # no multicast snooping: without a querier it drops neighbour discovery
+    # no multicast snooping: without a querier it drops neighbour discovery
+    data = netlink_attribute(23, b"\0")
     return NetlinkMessage(
         _NEWLINK,
         _CREATE | _EXCL,

@@ -7,9 +7,10 @@ Pure. `linux_stack_plan` plans Linux stacks and sandboxes; `windows.py` plans a 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 from transom.network.kernel import names
 from transom.network.stacks import Fabric, NetworkLink, NetworkStack
@@ -54,13 +55,11 @@ class StackPlan:
     devices: dict[str, PlannedDevice] = field(default_factory=dict)
     addresses: set[tuple[str, str]] = field(default_factory=set)  # device, address with prefix
     routes: dict[str, PlannedRoute] = field(default_factory=dict)  # by destination
-    special: dict[str, str] = field(
-        default_factory=dict
-    )  # destination -> "local" (this host), "throw" (continue with the other tables)
+    # destination -> "local" (this host), "throw" (continue with the other tables)
+    special: dict[str, str] = field(default_factory=dict)
     neighbours: dict[tuple[str, str], str] = field(default_factory=dict)  # device, address -> mac
-    forwarding: dict[tuple[str, str], tuple[str, int]] = field(
-        default_factory=dict
-    )  # device, mac -> outer address, VNI
+    # device, mac -> outer address, VNI
+    forwarding: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     sysctls: dict[str, str] = field(default_factory=dict)
     tables: dict[str, nft.NftTable] = field(default_factory=dict)
 

@@ -174,9 +174,8 @@ def take_datagrams(
         answer = await respond(payload, sender[0])
         if answer is not None:
             with contextlib.suppress(OSError):  # the client may be gone
-                server.sendto(
-                    answer, sender
-                )  # uvloop has no sock_sendto; if the buffer is full, the datagram is lost
+                # uvloop has no sock_sendto; if the buffer is full, the datagram is lost
+                server.sendto(answer, sender)
 
     def ready() -> None:
         for _ in range(_AT_ONCE):

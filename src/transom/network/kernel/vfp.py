@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 from transom.network.kernel import names, ovn
 from transom.network.model.addresses import address_family, is_within
@@ -82,9 +83,8 @@ class VfpNode:
     places: Sequence[PodSwitchPort]
     forwarding: bool = False
     tunnels: Mapping[str, str] = field(default_factory=dict)  # network -> its VXLAN device
-    closed: frozenset[str] = (
-        frozenset()
-    )  # networks whose pods may leave only with the node's address
+    # networks whose pods may leave only with the node's address
+    closed: frozenset[str] = frozenset()
     logical: Sequence[str] = ()  # pod CIDRs of other nodes, from the node's routes
     ovn: OvnDatabase | None = None
     networks: list[str] = field(init=False)

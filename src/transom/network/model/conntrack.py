@@ -7,8 +7,9 @@ Entries are never removed; the owner drops the whole object at the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.packets import Packet
 
 Flow = tuple[str, str, int, str, int]
@@ -51,15 +52,12 @@ class ConntrackEntry:
     original: Flow  # the first packet, as received
     answer: Flow  # its reply, as received
     answered: bool = False
-    bound: set[str] = field(
-        default_factory=set
-    )  # "dnat", "snat": translations that are decided, even if they change nothing
-    status: set[str] = field(
-        default_factory=set
-    )  # "dnat", "snat": translations that change something
-    passed: set[str] = field(
-        default_factory=set
-    )  # switch ports whose rules allowed its first packet
+    # "dnat", "snat": translations that are decided, even if they change nothing
+    bound: set[str] = field(default_factory=set)
+    # "dnat", "snat": translations that change something
+    status: set[str] = field(default_factory=set)
+    # switch ports whose rules allowed its first packet
+    passed: set[str] = field(default_factory=set)
 
     def with_destination(self, packet: Packet, reply: bool) -> Packet:
         """Sets the destination from here on."""

@@ -27,7 +27,7 @@ from transom.network.stacks import NetworkStack
 _TRANSLATED = ("tcp", "udp", "sctp")
 
 
-def node_address(node: NetworkStack, version: int) -> str:
+def ethernet_address(node: NetworkStack, version: int) -> str:
     for link in node.links.values():
         if link.kind == "ethernet":
             for address in link.addresses:
@@ -209,9 +209,9 @@ class Crossing:
                     "the backend is the pod itself, and its port has no rule for that (loopbackDSR)"
                 )
                 return self.drop("load balancer", "no-loopback", why)
-            source = node_address(self.node, version)
+            source = ethernet_address(self.node, version)
         elif not balancer.dsr and (backend.remote or client is None or itself):
-            source = balancer.source_vip or node_address(self.node, version)
+            source = balancer.source_vip or ethernet_address(self.node, version)
         self.flows.translate_destination(self.entry, address, balancer.internal)
         if source:
             self.flows.translate_source(self.entry, source)
@@ -255,7 +255,7 @@ class Crossing:
         )
         if found is None:
             return None
-        source = node_address(self.node, address_family(packet.destination))
+        source = ethernet_address(self.node, address_family(packet.destination))
         return self._choose_by_ovn(found, f"gateway router GR_{self.node.name}", source)
 
     def _choose_by_ovn(self, vip: OvnVip, where: str, source: str = "") -> TripEnd | None:
@@ -354,7 +354,7 @@ class Crossing:
                 )
                 return
             virtual = rules[0].virtual
-        source = virtual or node_address(self.node, address_family(destination))
+        source = virtual or ethernet_address(self.node, address_family(destination))
         self.flows.translate_source(self.entry, source)
         self._follow()
         by = "OutBoundNAT" if rules else "WinNAT" if net.type == "NAT" else "OVN"

@@ -10,11 +10,12 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network import nft
 from transom.network.model.addresses import address_number, address_with_port, prefix_bounds
 from transom.network.model.conntrack import Conntrack, ConntrackEntry

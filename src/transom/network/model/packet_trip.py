@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 from transom.network.model.addresses import is_loopback
 from transom.network.model.conntrack import ConntrackTables
 from transom.network.model.nft_eval import DynamicSets, Firewall

@@ -7,9 +7,9 @@ HNS objects are read on demand; an unchanged object is not read again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.addresses import address_family, is_within
 from transom.network.packets import Packet
 

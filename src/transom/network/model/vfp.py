@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from transom.network.model.addresses import address_family, is_within
-from transom.network.model.crossing import Crossing, node_address
+from transom.network.model.crossing import Crossing, ethernet_address
 from transom.network.model.packet_trip import PacketTrip, TripEnd
 from transom.network.model.switch import SwitchNetwork, SwitchPort, VirtualSwitch
 from transom.network.ovn.database import GENEVE_PORT
@@ -279,8 +279,11 @@ def _is_hosts(switch: VirtualSwitch, net: SwitchNetwork, address: str) -> bool:
 def _wrap(
     net: SwitchNetwork, node: NetworkStack, remote: SwitchPort | None, packet: Packet
 ) -> Packet | None:
-    mine = node_address(node, 4)
-    if remote is not None and remote.provider and remote.provider != mine:
+    """The packet in a tunnel to the node of its destination. None for what is not in the overlay:
+    kube-proxy also makes remote endpoints for addresses of nodes, which are their own providers.
+    """
+    mine = ethernet_address(node, 4)
+    if remote is not None and remote.provider not in ("", mine, packet.destination):
         return replace(
             packet,
             outer=Outer(mine, remote.provider, net.vni, net.port),
@@ -299,7 +302,7 @@ def _wrap(
 def _logical(crossing: Crossing, packet: Packet) -> Packet | None:
     """OVN knows every logical port; those of other nodes are reached through tunnels."""
     trip, node = crossing.trip, crossing.node
-    mine = node_address(node, 4)
+    mine = ethernet_address(node, 4)
     if node.ovn is not None:
         there = node.ovn.switch_of(packet.destination)
         if there is None or there.node == node.name:
@@ -317,7 +320,7 @@ def _logical(crossing: Crossing, packet: Packet) -> Packet | None:
             and switch is not None
             and any(net.type == "Transparent" for net in switch.nets())
         ):
-            return replace(packet, outer=Outer(mine, node_address(other, 4), 0, GENEVE_PORT))
+            return replace(packet, outer=Outer(mine, ethernet_address(other, 4), 0, GENEVE_PORT))
     return None
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from transom.machines.windows.firewall import FirewallConnection
 from transom.network.model import vfp
 from transom.network.model.addresses import address_family
-from transom.network.model.crossing import node_address
+from transom.network.model.crossing import ethernet_address
 from transom.network.model.linux import choose_source
 from transom.network.model.packet_trip import PacketTrip, TripEnd
 from transom.network.packets import Packet
@@ -33,7 +33,7 @@ def send_from_windows(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> 
         packet = (
             packet
             if packet.source
-            else replace(packet, source=node_address(stack, address_family(packet.destination)))
+            else replace(packet, source=ethernet_address(stack, address_family(packet.destination)))
         )
         trip.hop(stack, "route", f"{packet.destination} is a port of network {net.name}", packet)
         blocked = pass_windows_firewall(trip, stack, packet, inbound=False)

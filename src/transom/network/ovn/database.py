@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from dataclasses import field
+from typing import Final, Protocol
+
+from transom.kit.lazy_dataclass import dataclass
+from transom.kit.named_tuple import NamedTuple
 
 GENEVE_PORT: Final = 6081
 MTU: Final = 1400  # of pods: reduced by the GENEVE header
@@ -95,12 +98,10 @@ class OvnDatabase:
         self._owners = owners
         self.switches: dict[str, LogicalSwitch] = {}  # by node
         self.cluster_vips: dict[Address, OvnVip] = {}
-        self.external_vips: dict[
-            Address, OvnVip
-        ] = {}  # external addresses, which every gateway router serves
-        self.node_ports: dict[
-            tuple[str, int], OvnVip
-        ] = {}  # by protocol and port, on every gateway router
+        # external addresses, which every gateway router serves
+        self.external_vips: dict[Address, OvnVip] = {}
+        # by protocol and port, on every gateway router
+        self.node_ports: dict[tuple[str, int], OvnVip] = {}
         self.listeners: list[Callable[[], None]] = []
         self._by_prefix: dict[tuple[int, int], LogicalSwitch] = {}
         self._keys = _FIRST_KEY

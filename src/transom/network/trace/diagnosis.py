@@ -7,9 +7,9 @@ of limitations come from the registry.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.selectors import from_object
 from transom.network.api import DnsConfig
 from transom.network.model.addresses import is_global, is_within

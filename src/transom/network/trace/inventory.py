@@ -5,9 +5,9 @@ its listeners.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.api import DnsConfig
 from transom.network.model.walk import Listening, always_listening
 from transom.network.stacks import NetworkStack
@@ -29,7 +29,7 @@ class NameLookup(NamedTuple):
     """The answer of cluster DNS for a fully qualified name."""
 
     addresses: tuple[str, ...] = ()
-    says: str = "NXDOMAIN"
+    error: str = "NXDOMAIN"  # why there is no address
 
 
 async def _no_names(_name: str) -> NameLookup:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.packet_trip import NetworkState
 from transom.network.model.walk import always_listening
 from transom.network.packets import Protocol
+from transom.network.stacks import NetworkStack
 from transom.network.trace.inventory import Inventory, Object, TraceError
 from transom.network.trace.places import cluster_ips, ingress_ips
 from transom.network.trace.run import run_trace
@@ -52,7 +54,7 @@ class MatrixPlaces:
 class MatrixFlow(NamedTuple):
     id: str  # id of the documentation's statement
     title: str
-    says: bool  # whether it works according to the documentation
+    documented: bool  # whether it works according to the documentation
     ends: Callable[[MatrixPlaces], tuple[str, str]]  # from and to; empty: this cluster has none
     lacks: str = ""  # what is missing in that case
     protocol: Protocol = "tcp"
@@ -64,7 +66,7 @@ class MatrixResult(NamedTuple):
     origin: str
     target: str
     protocol: str
-    says: bool
+    documented: bool
     works: bool | None  # None: not tried
     why: str
     limit: str
@@ -77,7 +79,7 @@ class MatrixResult(NamedTuple):
             "from": self.origin or None,
             "to": self.target or None,
             "protocol": self.protocol,
-            "document": self.says,
+            "document": self.documented,
             "works": self.works,
             "why": self.why or None,
             "limit": self.limit or None,
@@ -279,7 +281,7 @@ def _network_only(actual: Callable[..., bool]) -> Callable[..., bool]:
     servers on a pod's own loopback address.
     """
 
-    def listening(stack: Any, address: str, port: int, protocol: str) -> bool:
+    def listening(stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
         if port == _DNS_PORT and ipaddress.ip_address(address).is_loopback:
             return actual(stack, address, port, protocol)
         return always_listening(stack, address, port, protocol) and not (
@@ -301,7 +303,7 @@ async def _try(
             "",
             "",
             flow.protocol,
-            flow.says,
+            flow.documented,
             None,
             f"not tried: it takes {missing}",
             "",
@@ -315,7 +317,7 @@ async def _try(
             origin,
             target,
             flow.protocol,
-            flow.says,
+            flow.documented,
             None,
             f"not tried: {problem.message}",
             "",
@@ -328,7 +330,7 @@ async def _try(
         origin,
         target,
         flow.protocol,
-        flow.says,
+        flow.documented,
         works,
         why,
         found.limit,

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from transom.kit.ip_addresses import is_ip_address
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.addresses import is_within
 from transom.network.stacks import Fabric, NetworkStack
 from transom.network.trace.inventory import Inventory, Object, TraceError

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.addresses import address_with_port
 from transom.network.packets import Hop, Outcome, Packet
 
@@ -26,9 +27,8 @@ class TraceReport:
     limit: str = ""
     title: str = ""
     remedy: str = ""
-    notes: list[dict[str, str]] = field(
-        default_factory=list
-    )  # limitations that are visible although it arrives: limit, text
+    # limitations that are visible although it arrives: limit, text
+    notes: list[dict[str, str]] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
         return {

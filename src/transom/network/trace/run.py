@@ -223,8 +223,8 @@ async def _resolve(
         # A resolver queries addresses of the families that its machine has.
         usable = tuple(address for address in answer.addresses if address_family(address) in mine)
         other = other or ("" if usable else next(iter(answer.addresses), ""))
-        says = ", ".join(usable) or ("no address" if answer.addresses else answer.says)
-        report.hops.append(Hop(here, "resolver", f"{step.name}: {says} ({step.why})", asking))
+        found = ", ".join(usable) or ("no address" if answer.addresses else answer.error)
+        report.hops.append(Hop(here, "resolver", f"{step.name}: {found} ({step.why})", asking))
         if usable:
             return _behind(replace(end, addresses=usable), inventory)
     report.verdict, report.reason = "unresolved", "unknown-name"

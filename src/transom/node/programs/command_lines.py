@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet_flags import kubelet_accepts

@@ -25,7 +25,7 @@ from transom.node.network_windows import WindowsNodeNetwork
 from transom.node.programs.flags import gates
 from transom.node.programs.flags import kube_proxy as flags
 from transom.node.programs.flags.golang import FlagError, flag_usage
-from transom.node.programs.listening import NodePorts
+from transom.node.programs.listening import ProgramListener
 from transom.node.programs.log import ERROR, FATAL, WARNING, ProgramLog, ProgramLogHandler
 from transom.node.programs.logged_client import connection_refused_text
 from transom.node.programs.start import (
@@ -157,7 +157,7 @@ def _serve_healthz(start: ProgramStart, log: ProgramLog, config: ProxyConfig) ->
         return _nothing_to_stop
     health = ProxierHealth(start.node.network.shared.clock, 2 * config.sync_period)
     health.updated()
-    ports = NodePorts(start.node, "kube-proxy")
+    ports = ProgramListener(start.node, "kube-proxy")
     try:
         return ports.serve(host.strip("[]"), int(port), lambda: health.handle)
     except OSError as problem:
@@ -180,7 +180,7 @@ def _serve_metrics(
         return MetricsHandler(metrics, config.mode or usual, config.document())
 
     try:
-        return NodePorts(start.node, "kube-proxy").serve(host.strip("[]"), int(port), handler)
+        return ProgramListener(start.node, "kube-proxy").serve(host.strip("[]"), int(port), handler)
     except OSError as problem:
         text = f"starting metrics server failed: {problem}"
         log.line(ERROR, "server.go:594", text)

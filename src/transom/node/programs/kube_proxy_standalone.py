@@ -15,7 +15,7 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +29,7 @@ from transom.client.resources import NODES
 from transom.http.server import HttpServer, listen_sockets
 from transom.kit.clock import Clock, RealClock, VirtualClock
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.process import run_event_loop, run_until_signal
 from transom.kit.programs import call_program
 from transom.kit.trust import find_program

@@ -8,9 +8,10 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from socket import socket
+from types import MappingProxyType
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -19,8 +20,10 @@ from transom.client.events import EventRecorder
 from transom.client.metrics import RestClientMetrics
 from transom.kit.goquote import go_quote
 from transom.kit.user_errors import UserError
-from transom.kubelet.base import DriverFolders, KubeletContext, RunProgram
-from transom.kubelet.config import KubeletConfig
+from transom.kubelet import credential_providers
+from transom.kubelet.base import DriverFolders, KubeletContext, ProgramOutput, RunProgram
+from transom.kubelet.config import CredentialProviderConfig, KubeletConfig
+from transom.kubelet.features import credential_provider_features
 from transom.kubelet.kubelet import BadConfiguration, Kubelet
 from transom.kubelet.node import checks
 from transom.kubelet.server.server import answer_ping_healthz
@@ -39,7 +42,7 @@ from transom.node.programs.kubelet_config_file import (
     file_settings,
     read_kubelet_configuration,
 )
-from transom.node.programs.listening import NodePorts
+from transom.node.programs.listening import ProgramListener
 from transom.node.programs.log import (
     ERROR,
     FATAL,
@@ -129,6 +132,7 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
             )
     else:
         log.line(WARNING, "server.go:558", "standalone mode, no API client")
+    config = replace(config, credential_providers=_credential_providers(start, log, parsed, config))
     _check_runtime(start, log, given, base.release)
     if running:
         exit_fatal(log, "server.go:158", _PORT_TAKEN.format(port=config.port))
@@ -200,6 +204,25 @@ def _checked_config(
     return replace(config, node_ip=base.node_ip, secondary_node_ip="") if unassigned else config
 
 
+def _credential_providers(
+    start: ProgramStart, log: ProgramLog, parsed: ParsedFlags, config: KubeletConfig
+) -> tuple[CredentialProviderConfig, ...]:
+    """Both flags are needed."""
+    path = parsed.get("image-credential-provider-config", "")
+    programs = parsed.get("image-credential-provider-bin-dir", "")
+    features = credential_provider_features(config.release, config.feature_gates)
+    if not (path and programs and features.versions):
+        return ()
+    separator = "\\" if start.node.spec.windows else "/"
+    try:
+        return credential_providers.read_provider_configs(
+            start.files, start.path(path), start.path(programs), features, separator
+        )
+    except credential_providers.ProviderError as problem:
+        text = f'"Failed to register CRI auth plugins" err={go_quote(str(problem))}'
+        exit_failed(log, "kuberuntime_manager.go:258", text)
+
+
 def _check_runtime(
     start: ProgramStart, log: ProgramLog, given: flags.KubeletFlags, release: tuple[int, int]
 ) -> None:
@@ -241,7 +264,9 @@ def _configure_docker(
     if not node.spec.windows or node.network.runtime != "docker":
         return
     if isinstance(runtime, SimRuntime):
-        runtime.use_sandbox_image(config.pod_infra_image or start.rules.default_pause_image())
+        runtime.use_sandbox_image(
+            config.pod_infra_image or start.rules.default_pause_image(config.release)
+        )
         runtime.pull_deadline = config.image_pull_progress_deadline
     if given.network_plugin:
         directory, binaries = start.path(given.cni_conf_dir), start.path(given.cni_bin_dir)
@@ -312,7 +337,7 @@ def _listen(
     node: ProgramHost, kubelet: Kubelet, config: KubeletConfig, log: ProgramLog
 ) -> list[Callable[[], None]]:
     """Its API, and /healthz for its own machine."""
-    ports = NodePorts(node, "kubelet")
+    ports = ProgramListener(node, "kubelet")
     closers = [ports.listen("", config.port, lambda sock: _serve(node, kubelet, sock))]
     if config.healthz_port:
         address, port = config.healthz_bind_address, config.healthz_port
@@ -411,8 +436,24 @@ def _program_runner(node: ProgramHost) -> RunProgram | None:
     if not isinstance(runtime, SimRuntime):
         return None
 
-    async def run(argv: Sequence[str], seconds: float) -> tuple[int, bytes]:
-        return await runtime.run_program(node.login_machine(), argv, seconds)
+    async def run(
+        argv: Sequence[str],
+        seconds: float,
+        *,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = MappingProxyType({}),
+        apart: bool = False,
+    ) -> ProgramOutput:
+        return ProgramOutput(
+            *await runtime.run_program(
+                node.login_machine(),
+                argv,
+                seconds,
+                stdin=stdin,
+                environment=environment,
+                apart=apart,
+            )
+        )
 
     return run
 

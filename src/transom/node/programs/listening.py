@@ -21,7 +21,7 @@ _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 _LOOPBACK: Final = "127.0.0.1"
 
 
-class NodePorts:
+class ProgramListener:
     """Listens for one program of a node."""
 
     def __init__(self, node: ProgramHost, program: str) -> None:

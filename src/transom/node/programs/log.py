@@ -11,10 +11,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.kit.clock import rfc3339_micro
 from transom.kit.escaping import escape_line
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Files
 from transom.node.programs.flags.klog import SEVERITIES, KlogSettings
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.network.cni.byhand import called_by_hand
@@ -39,7 +39,7 @@ from transom.node.programs.units import (
     edited_command_line,
     enable_unit,
     install_unit,
-    is_enabled,
+    is_unit_enabled,
     unit_files,
 )
 from transom.runtime.sim.login.units import UnitState
@@ -52,7 +52,7 @@ _LATER_PIDS: Final = 1_000_000
 _POWER_LOSS: Final = 1  # the exit code of programs that ran when the machine was switched off
 _PANIC: Final = 2  # the exit code of a Go program that panicked
 _NO_COMMAND: Final = 203  # systemd's exit code for a unit whose program cannot be executed
-_KLOG_HEAD: Final = re.compile(rb"[IWEF](\d\d)(\d\d) ([\d:.]+) ")
+_KLOG_HEAD: Final = lazy_pattern(rb"[IWEF](\d\d)(\d\d) ([\d:.]+) ")
 _KEPT_OUTPUT: Final = 1000  # the last chunks of output of programs that were started at boot
 
 
@@ -170,7 +170,7 @@ class NodePrograms:
         self.power_off()
         node = self._node
         for binary in node.network.programs:
-            if node.spec.windows or is_enabled(node.machine.files, binary):
+            if node.spec.windows or is_unit_enabled(node.machine.files, binary):
                 process = self._new_process(binary, (), at_boot=True)
                 self._processes[binary].append(process)
         if self._processes["kubelet"]:
@@ -308,7 +308,7 @@ class NodePrograms:
         return unit_files(self._node.machine.files, binary)
 
     def enabled(self, binary: str) -> bool:
-        return is_enabled(self._node.machine.files, binary)
+        return is_unit_enabled(self._node.machine.files, binary)
 
     def enable(self, binary: str, on: bool) -> str:
         return enable_unit(self._node.machine.files, binary, on=on)

@@ -5,11 +5,12 @@ it ends. kubelet, kube-proxy and flanneld all start from here, at boot and by ha
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 import yaml
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.osrules import OsRules
 from transom.machines.api import Files
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file

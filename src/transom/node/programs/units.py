@@ -6,14 +6,14 @@ or a drop-in, overrides it.
 
 from __future__ import annotations
 
-import re
 import shlex
-import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from transom.kit.lazy import lazy_pattern
 from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.node.programs.command_lines import CommandLine
+from transom.node.programs.setup_mark import is_unchanged_setup_file, mark_setup_file
 
 if TYPE_CHECKING:
     from transom.machines.api import Files
@@ -26,8 +26,7 @@ DESCRIPTIONS: Final = {
     "kube-proxy": "kube-proxy: The Kubernetes Network Proxy",
     "flanneld": "flanneld: The overlay network of pods",
 }
-_MARK: Final = re.compile(r"# Written at setup, checksum ([0-9a-f]{8})\n")
-_VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
+_VARIABLE: Final = lazy_pattern(r"\$\{?(\w+)\}?")
 
 
 def install_unit(files: Files, binary: str, line: CommandLine) -> None:
@@ -37,11 +36,11 @@ def install_unit(files: Files, binary: str, line: CommandLine) -> None:
         files.mkdir(VENDOR)
         files.mkdir(WANTS)
         files.symlink(path, f"{WANTS}/{binary}.service")
-    if text is None or _unchanged(text):
+    if text is None or is_unchanged_setup_file(text):
         files.write(path, _unit_text(binary, line).encode())
 
 
-def is_enabled(files: Files, binary: str) -> bool:
+def is_unit_enabled(files: Files, binary: str) -> bool:
     """Whether it starts at boot. A node without units starts all programs."""
     return not files.exists(f"{VENDOR}/{binary}.service") or files.exists(
         f"{WANTS}/{binary}.service"
@@ -51,7 +50,7 @@ def is_enabled(files: Files, binary: str) -> bool:
 def enable_unit(files: Files, binary: str, *, on: bool) -> str:
     """Returns the line that systemctl prints; empty if nothing changes."""
     link, target = f"{WANTS}/{binary}.service", f"{VENDOR}/{binary}.service"
-    if on == is_enabled(files, binary):
+    if on == is_unit_enabled(files, binary):
         return ""
     if on:
         files.mkdir(WANTS)
@@ -85,7 +84,7 @@ def edited_command_line(files: Files, binary: str) -> CommandLine | None:
     ExecStart.
     """
     found = unit_files(files, binary)
-    if not found or (len(found) == 1 and _unchanged(found[0][1])):
+    if not found or (len(found) == 1 and is_unchanged_setup_file(found[0][1])):
         return None
     command, environment = "", dict[str, str]()
     for key, value in _service_settings(found):
@@ -144,12 +143,7 @@ def _unit_text(binary: str, line: CommandLine) -> str:
             "",
         ]
     )
-    return f"# Written at setup, checksum {zlib.crc32(body.encode()):08x}\n{body}"
-
-
-def _unchanged(text: str) -> bool:
-    mark = _MARK.match(text)
-    return mark is not None and int(mark[1], 16) == zlib.crc32(text[mark.end() :].encode())
+    return mark_setup_file(body)
 
 
 def _read(files: Files, path: str) -> str | None:

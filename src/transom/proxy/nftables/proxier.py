@@ -12,9 +12,9 @@ from __future__ import annotations
 import ipaddress
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.nft import (
     ACCEPT,
     DROP,

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.nft import (
     DROP,
     Dnat,
@@ -59,9 +60,8 @@ class ServicePortRules:
 
     chains: dict[str, NftChain] = field(default_factory=dict)
     affinities: set[str] = field(default_factory=set)  # dynamic sets of clients' addresses
-    elements: dict[tuple[str, Key], Goto | NftVerdict] = field(
-        default_factory=dict
-    )  # map and key -> verdict
+    # map and key -> verdict
+    elements: dict[tuple[str, Key], Goto | NftVerdict] = field(default_factory=dict)
     members: set[tuple[str, Key]] = field(default_factory=set)  # set and key
 
 

@@ -8,8 +8,8 @@ owner of the connection tracker deletes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.proxy.tracker import ProxyEndpoint, ServicePort, addresses_of_family
 
 

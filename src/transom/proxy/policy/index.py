@@ -48,20 +48,17 @@ class PolicyIndex:
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._policies: dict[Key, CompiledPolicy] = {}
         self._policies_in: dict[str, dict[Key, CompiledPolicy]] = {}
-        self._naming_ports: dict[
-            Key, CompiledPolicy
-        ] = {}  # policies with a rule for named ports of all pods
+        # policies with a rule for named ports of all pods
+        self._naming_ports: dict[Key, CompiledPolicy] = {}
         self._subjects: dict[Key, set[Key]] = {}  # policy -> pods it selects
-        self._looking_into: dict[
-            str, tuple[PolicyClause, ...]
-        ] = {}  # namespace -> clauses that may select pods in it
+        # namespace -> clauses that may select pods in it
+        self._looking_into: dict[str, tuple[PolicyClause, ...]] = {}
         self._peers: dict[ClauseKey | None, PolicyPeers] = {}
         self._prepared: tuple[Object, CompiledPolicy] | None = None
         self._versions: dict[str, int] = {}
         self._waiting: dict[Key, Object] = {}  # pods without addresses
-        self._given: dict[
-            Key, tuple[str, tuple[str, ...]]
-        ] = {}  # uid and addresses, until the status has them
+        # uid and addresses, until the status has them
+        self._given: dict[Key, tuple[str, tuple[str, ...]]] = {}
 
     # ---- queries of agents ----
 

@@ -29,9 +29,8 @@ class _State:
         self.seconds = seconds or DEFAULT_AFFINITY_SECONDS
         self.endpoints: list[Place] = []
         self.index = 0
-        self.clients: dict[
-            str, tuple[Place, float]
-        ] = {}  # address -> endpoint, and the time of its last use
+        # address -> endpoint, and the time of its last use
+        self.clients: dict[str, tuple[Place, float]] = {}
 
 
 class RoundRobin:

@@ -156,9 +156,8 @@ async def _join(one: socket.socket, other: socket.socket) -> None:
 
 async def _copy(source: socket.socket, target: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    with contextlib.suppress(
-        OSError
-    ):  # the peer has closed the connection, which is not a fault of the proxy
+    # the peer has closed the connection, which is not a fault of the proxy
+    with contextlib.suppress(OSError):
         while data := await loop.sock_recv(source, _CHUNK):
             await loop.sock_sendall(target, data)
 

@@ -4,9 +4,10 @@ Pure.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from transom.kit.ip_addresses import is_ip_address
+from transom.kit.named_tuple import NamedTuple
 from transom.proxy.tracker import ServicePort
 from transom.proxy.winkernel.behaviour import KubeProxyBehaviour
 

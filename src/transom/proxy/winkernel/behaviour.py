@@ -1,12 +1,10 @@
-"""How kube-proxy's kernel mode behaves by release: one row for each change between 1.14 and
-1.21.
-"""
+"""How kube-proxy's kernel mode behaves by release: one row for each change since 1.14."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.windows.records import Release
 
 # The first release with this behaviour.
@@ -32,6 +30,9 @@ _SINCE: Final[dict[str, Release]] = {
     "ipv6": (1, 19),
     "local_traffic": (1, 20),  # externalTrafficPolicy
     "skips_empty": (1, 21),  # no load balancer is created without backends
+    # the port of the last backend is used; before, a number in the service's targetPort, else the
+    # port of the first backend
+    "port_of_last": (1, 34),
 }
 
 
@@ -51,6 +52,7 @@ class KubeProxyBehaviour:
     ipv6: bool
     local_traffic: bool
     skips_empty: bool
+    port_of_last: bool
     # load balancers of ingress addresses used DSR if the flag was set, from 1.15 to 1.19
     ingress_dsr_by_flag: bool
 

@@ -40,7 +40,7 @@ def runs_windows(node: Mapping[str, Any] | None) -> bool:
     return (metadata.get("labels") or {}).get("kubernetes.io/os") == "windows"
 
 
-def node_build(node: Mapping[str, Any] | None) -> builds.WindowsBuild:
+def reported_build(node: Mapping[str, Any] | None) -> builds.WindowsBuild:
     info = ((node or {}).get("status") or {}).get("nodeInfo") or {}
     kernel = str(info.get("kernelVersion", "")).split(" ")[0]
     return builds.build_by_name(kernel) or builds.DEFAULT
@@ -56,7 +56,7 @@ def make_hns(
     """Creates the service with the network that kube-proxy looks up."""
     address = node_ip(node) or "127.0.0.1"
     hns = HostNetworkService(
-        node_build(node), [Adapter("Ethernet", _MAC, f"{address}/16")], seed=name
+        reported_build(node), [Adapter("Ethernet", _MAC, f"{address}/16")], seed=name
     )
     pods = ((node or {}).get("spec") or {}).get("podCIDR") or _PODS
     gateway = pods.partition("/")[0].rpartition(".")[0] + ".1"

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.proxy.winkernel.balancers import BalancerFlags
 
@@ -43,9 +44,8 @@ class HnsNetworkInfo:
         self.name: str = settings["Name"]
         self.type: str = settings.get("Type") or "NAT"  # the service omits it for NAT
         self._providers: set[str] = set()
-        self._subnets: dict[
-            int, dict[int, str]
-        ] = {}  # prefix length, negative for IPv6 -> network -> provider
+        # prefix length, negative for IPv6 -> network -> provider
+        self._subnets: dict[int, dict[int, str]] = {}
         for policy in settings.get("Policies") or () if subnets else ():
             if policy.get("Type") == "RemoteSubnetRoute":
                 route = policy["Settings"]

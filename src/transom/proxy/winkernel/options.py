@@ -5,8 +5,9 @@ that it determines before it starts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.windows.records import Release
 from transom.windows.releases import DEFAULT, GATES
 

@@ -371,8 +371,8 @@ class WinkernelProxier:
         here: list[str] = []
         from_node = False
         for backend in self._backends.get(name, ()):
-            if not service.target_port:
-                service.target_port = backend.port  # the first one's, for all of them
+            if not service.target_port or self._behaviour.port_of_last:
+                service.target_port = backend.port  # one port for all of them
             found = self._find(backend)
             created = found is None
             if found is None:

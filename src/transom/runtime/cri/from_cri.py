@@ -225,6 +225,7 @@ def image_from_cri(message: Message) -> Image:
         size=message.get("size", 0),
         uid=_optional(message.get("uid")),
         username=message.get("username", ""),
+        pinned=bool(message.get("pinned")),
     )
 
 

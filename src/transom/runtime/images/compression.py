@@ -105,9 +105,8 @@ class _Buffer(ctypes.Structure):
 @lru_cache(maxsize=1)
 def _library() -> Any:
     try:
-        library = ctypes.CDLL(
-            "libzstd.so.1"
-        )  # ctypes.util.find_library would run compilers to find it
+        # ctypes.util.find_library would run compilers to find it
+        library = ctypes.CDLL("libzstd.so.1")
     except OSError:
         return None
     library.ZSTD_createDStream.restype = ctypes.c_void_p

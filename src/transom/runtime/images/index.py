@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from transom.kit.files import write_atomic
+from transom.kit.lazy_dataclass import dataclass
 from transom.runtime.images import locks
 from transom.runtime.images.model import ImageError
 from transom.runtime.images.platforms import NodePlatform
@@ -44,9 +45,8 @@ class IndexedImage(NamedTuple):
 @dataclass(slots=True)
 class ImageIndexState:
     images: dict[str, IndexedImage] = field(default_factory=dict)
-    names: dict[str, dict[str, NameMeaning]] = field(
-        default_factory=dict
-    )  # name -> Platform.key -> target
+    # name -> Platform.key -> target
+    names: dict[str, dict[str, NameMeaning]] = field(default_factory=dict)
 
     def find(self, name: str, platform: NodePlatform) -> NameMeaning | None:
         """For a node: what was pulled for its platform, otherwise the best match of what users have

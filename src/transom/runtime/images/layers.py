@@ -153,9 +153,8 @@ class _Unpacking:
         for path, before in reversed(self._tree.touched):
             if path not in self._seen:
                 os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
-        for path, entry in reversed(
-            self._folders.items()
-        ):  # inner ones first: writing there changes times
+        # inner ones first: writing there changes times
+        for path, entry in reversed(self._folders.items()):
             self._settle(path, entry)
         return AppliedLayer(
             "", self._size, count, tuple(self._whiteouts), tuple(self._opaque), self._marked

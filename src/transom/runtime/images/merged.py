@@ -56,9 +56,8 @@ class MergedTree:
         Windows.
         """
         self.root = MergedFolder(own, list(reversed(below)), None, True)
-        self.touched: list[
-            tuple[str, os.stat_result]
-        ] = []  # parent directories, and what they were below
+        # parent directories, and what they were below
+        self.touched: list[tuple[str, os.stat_result]] = []
         self._fold = fold
         self._folders: dict[str, MergedFolder] = {own: self.root}
         self._parents: dict[tuple[str, ...], MergedFolder] = {}

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
+
+from transom.kit.lazy_dataclass import dataclass
 
 DOCKER_LIST: Final = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST: Final = "application/vnd.docker.distribution.manifest.v2+json"

@@ -39,9 +39,8 @@ def linux_amd64() -> bytes:
         + bytes(9)
         + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, start, 64, 0, 0, 64, 56, 1, 0, 0, 0)
     )
-    segment = struct.pack(
-        "<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x1000
-    )  # read and execute
+    # read and execute
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x1000)
     return header + segment + body
 
 
@@ -57,9 +56,8 @@ def windows_amd64() -> bytes:
     names = len(code) + (-len(code) % 16)
     at_library, at_function = names, names + 16
     at_lookup, at_addresses, at_directory = names + 32, names + 48, names + 64
-    code = code.replace(
-        b"????", struct.pack("<i", at_addresses - 15)
-    )  # relative to the end of the call
+    # relative to the end of the call
+    code = code.replace(b"????", struct.pack("<i", at_addresses - 15))
     pointer = struct.pack("<QQ", _RVA + at_function, 0)
     body = (
         code.ljust(names, b"\x90")

@@ -52,9 +52,8 @@ async def pull_image(
     """Returns the image's id. Raises ImageError. The caller is `busy`."""
     pulling = _Pull(store, registry, platform, report_progress or (lambda _: None))
     target = await registry.resolve()  # not retried without a response: kubelets do that
-    model.refuse_schema1(
-        target.media_type
-    )  # before its digest is checked, which is not that of its bytes
+    # before its digest is checked, which is not that of its bytes
+    model.refuse_schema1(target.media_type)
     pulling.report_progress(PullProgress("resolved", target.digest, 0, target.size))
     found, manifest, config = await pulling.choose(target)
     pulling.check_system(config)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+
+from transom.kit.lazy import lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 
 HUB = "docker.io"
 
@@ -17,9 +19,9 @@ _DOMAIN = rf"{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*(?::[0-9]+)?"
 _NAME = rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*"
 _TAG = r"\w[\w.-]{0,127}"
 _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
-_REFERENCE = re.compile(rf"({_NAME})(?::({_TAG}))?(?:@({_DIGEST}))?", re.ASCII)
-_IDENTIFIER = re.compile(r"[a-f0-9]{64}")
-_ID = re.compile(r"(?:sha256:)?([a-f0-9]{64})")
+_REFERENCE = lazy_pattern(rf"({_NAME})(?::({_TAG}))?(?:@({_DIGEST}))?", re.ASCII)
+_IDENTIFIER = lazy_pattern(r"[a-f0-9]{64}")
+_ID = lazy_pattern(r"(?:sha256:)?([a-f0-9]{64})")
 _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _LONGEST_NAME = 255
 # Longer names only make the regular expression above slow.

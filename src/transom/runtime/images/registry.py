@@ -15,7 +15,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -25,6 +25,7 @@ from transom.http.outgoing import CallError, CallTarget, Connect, OutgoingConnec
 from transom.http.pool import ConnectionPool
 from transom.kit.clock import Clock
 from transom.kit.http_message import encode_request
+from transom.kit.lazy_dataclass import dataclass
 from transom.runtime.api import AuthConfig
 from transom.runtime.images import challenges, model
 from transom.runtime.images.challenges import AuthChallenge
@@ -50,12 +51,10 @@ class Registries:
     """The machine's registry configuration, by `HOST` or `HOST:PORT` as in image names."""
 
     insecure: frozenset[str] = frozenset()  # unverified TLS, or plain HTTP
-    mirrors: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # tried before the registry itself
-    authorities: Mapping[str, bytes] = field(
-        default_factory=dict
-    )  # PEM, replacing the machine's own certificates
+    # tried before the registry itself
+    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # PEM, replacing the machine's own certificates
+    authorities: Mapping[str, bytes] = field(default_factory=dict)
     connect: Connect | None = None  # opens sockets, where plain TCP cannot reach them
 
 

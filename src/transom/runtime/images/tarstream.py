@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.runtime.images.model import ImageError
 
 _BLOCK: Final = 512

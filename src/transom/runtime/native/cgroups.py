@@ -112,9 +112,8 @@ def cgroup_resources(limits: CgroupLimits) -> Spec:
     memory: Spec = {}
     if limits.memory:
         memory["limit"] = limits.memory
-    if (
-        limits.memory_soft and cgroup_hierarchies().version != 2
-    ):  # where a reservation would be what is never reclaimed
+    # where a reservation would be what is never reclaimed
+    if limits.memory_soft and cgroup_hierarchies().version != 2:
         memory["reservation"] = limits.memory_soft
     found: Spec = {"cpu": cpu}
     if memory:

@@ -49,9 +49,8 @@ class Monitor:
         it is: it mounts, and runs runc.
         """
         self.folder = folder
-        self.tasks: dict[
-            str, int
-        ] = {}  # those that existed when the connection was made, and still do
+        # those that existed when the connection was made, and still do
+        self.tasks: dict[str, int] = {}
         self.pid = 0
         self._prefix = () if os.geteuid() == 0 else _AS_ROOT_OF_ITS_OWN
         self._socket: socket.socket | None = None
@@ -149,9 +148,8 @@ class Monitor:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "news" in message:
-            if (
-                message["news"] == "exit"
-            ):  # perhaps before its exit was requested: its record has the rest
+            # perhaps before its exit was requested: its record has the rest
+            if message["news"] == "exit":
                 self.tasks.pop(message["id"], None)
             listener = self._listeners.get(message.get("id") or message.get("key") or "")
             if listener is not None:

@@ -143,9 +143,8 @@ async def _prepare(core: NativeCore, c: NativeContainer, overlay: Sequence[str] 
         )
     try:
         spec = await _specify(core, c, overlay)
-        if c.own_users and hostusers.has_unmapped_ids(
-            spec
-        ):  # resolved by the image's password file
+        # resolved by the image's password file
+        if c.own_users and hostusers.has_unmapped_ids(spec):
             await _unmount(core, c)
             await asyncio.to_thread(_empty, c)
             c.own_users = False

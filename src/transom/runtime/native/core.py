@@ -9,11 +9,12 @@ import hashlib
 import os
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from transom.kit.clock import Clock
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines import pinning
 from transom.machines.realhost import RealHost
 from transom.network.api import PodNetwork, SandboxNetwork

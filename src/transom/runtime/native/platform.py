@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.accounts import AccountDatabase
 from transom.runtime.api import (
     ContainerConfig,

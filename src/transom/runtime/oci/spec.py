@@ -166,9 +166,8 @@ def _namespaces(request: ContainerRequest, linux: LinuxContainer) -> list[Spec]:
         case "node":
             pass
     if cgroups.cgroup_hierarchies().version == 2 and not linux.privileged:
-        found.append(
-            {"type": "cgroup"}
-        )  # it sees its own group as the root, and none of the machine's
+        # it sees its own group as the root, and none of the machine's
+        found.append({"type": "cgroup"})
     return found
 
 

@@ -7,9 +7,10 @@ Pure. docs/simulated-runtime.md lists the keys. An invalid value is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from transom.kit.durations import parse_duration
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.quantity import parse_quantity
 
 PREFIX = "sim.transom.dev/"

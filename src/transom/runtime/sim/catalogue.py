@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from transom.kit.lazy import lazy_import
+from transom.kit.lazy import lazy_import, lazy_pattern
+from transom.kit.named_tuple import NamedTuple
 from transom.runtime.sim.names import ImageReference, parse_image_name
 from transom.userland.api import ImageInfo, Userland
 from transom.windows.builds import build_of_tag
@@ -27,15 +28,15 @@ else:
     yaml = lazy_import("yaml")
 
 Os = Literal["linux", "windows"]
-_WINDOWS_NAME = re.compile(
+_WINDOWS_NAME = lazy_pattern(
     r"windows|nanoserver|servercore|ltsc20\d\d|(?:^|[-_:./])(?:win|iis)(?:$|[-_:./])"
 )
-_MISSING_NAME = re.compile(
+_MISSING_NAME = lazy_pattern(
     r"non-?existent|does-?not-?exist|no-?such-?(?:image|tag|repo)|^(?:invalid|404)$"
 )
-_ALPINE_TAG = re.compile(r"(?:^|[-.])alpine(?:$|[-.\d])")
+_ALPINE_TAG = lazy_pattern(r"(?:^|[-.])alpine(?:$|[-.\d])")
 _ALL_BUILDS = (17763, 18362, 18363, 19041, 19042, 20348, 26100)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
+_SIZE = lazy_pattern(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 _BASE_SIZE = {"nanoserver": 260 << 20, "servercore": 5 << 30, "windows": 10 << 30}
 _DEFAULT_SIZE = 100 << 20
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.records import SimContainer, SimSandbox
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import socket
 import weakref
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.api import OpenSocket
 
 _PRUNED: Final = 32  # entries, from which on closed ones are removed first

@@ -432,9 +432,8 @@ def kill_sim_container(
 ) -> None:
     if c.state != "running":
         return
-    if (
-        c.context is not None and not c.starting
-    ):  # a program that is just starting ends once it runs
+    # a program that is just starting ends once it runs
+    if c.context is not None and not c.starting:
         c.context.kill()
     if code is None:
         code = _TERMINATED if core.windows else _KILLED

@@ -126,9 +126,8 @@ class SimCore:
         self.csi_storage = csi_storage
         self.stacks = stacks
         self.storage = storage
-        self.pids = count(
-            FIRST_WINDOWS_PID, 4
-        )  # of a Windows machine: its containers share its kernel
+        # of a Windows machine: its containers share its kernel
+        self.pids = count(FIRST_WINDOWS_PID, 4)
         self.windows = isinstance(host, WindowsHost)
         self.build = host.build.number if isinstance(host, WindowsHost) else 0
         self.start = start

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from transom.kit.clock import Clock
@@ -443,12 +444,21 @@ class SimRuntime:
         )
 
     async def run_program(
-        self, machine: LoginMachine | None, argv: Sequence[str], seconds: float = 0
+        self,
+        machine: LoginMachine | None,
+        argv: Sequence[str],
+        seconds: float = 0,
+        *,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = MappingProxyType({}),
+        apart: bool = False,
     ) -> FinishedProgram:
         """Runs a program on the machine itself, for a component of the node. Raises OSError and
         TimeoutError.
         """
-        return await exec_program.exec_on_machine(self._core, machine, argv, seconds)
+        return await exec_program.exec_on_machine(
+            self._core, machine, argv, seconds, stdin=stdin, environment=environment, apart=apart
+        )
 
     # Images
 
@@ -501,10 +511,16 @@ class SimRuntime:
         self._core.images.preload(image)
 
     def image(self, image: str) -> Image | None:
-        return self._core.images.view(image)
+        found = self._core.images.view(image)
+        return self._pin(found) if found is not None else None
 
     def images(self) -> Sequence[Image]:
-        return self._core.images.views()
+        return [self._pin(image) for image in self._core.images.views()]
+
+    def _pin(self, image: Image) -> Image:
+        """containerd reports that it needs the image of sandboxes."""
+        pinned = not self._core.docker and self._options.image in image.tags
+        return image._replace(pinned=True) if pinned else image
 
     async def remove_image(self, image: str) -> None:
         self._core.images.remove(image)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from transom.kit.clock import Clock
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.inodes import DiskQuota
 from transom.runtime.api import AuthConfig, Image, RuntimeFailure
 from transom.runtime.sim.catalogue import (

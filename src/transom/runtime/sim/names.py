@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from transom.kit.lazy import lazy_pattern
 from transom.runtime.images.reference import HUB, ImageReference, familiar_name
 
 __all__ = ["HUB", "ImageReference", "familiar_name", "parse_image_name"]
 
-_REFERENCE = re.compile(
+_REFERENCE = lazy_pattern(
     r"([^@]*?)(?::([\w][\w.-]{0,127}))?(?:@([a-z0-9+._-]+:[0-9a-fA-F]{32,}))?", re.ASCII
 )
 

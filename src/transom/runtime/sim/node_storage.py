@@ -12,7 +12,8 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from transom.cloud.content import ContentError
-from transom.cloud.disks import CloudError, serial_number, volume_path
+from transom.cloud.disks import serial_number, volume_path
+from transom.cloud.errors import CloudError
 from transom.cloud.shares import FileShare, ShareError
 from transom.machines.styles import WINDOWS
 from transom.userland.api import AttachedDisk, MappingError

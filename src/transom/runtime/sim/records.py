@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from transom.kit.clock import Timer
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.container_files import LayeredFiles
 from transom.runtime.api import (
     Container,

@@ -8,6 +8,7 @@ keep running: each has its own shim.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from transom.runtime.api import RuntimeFailure, RuntimeStatus
@@ -39,16 +40,23 @@ _CONTAINERD_DOWN: Final = {
 class RuntimeService:
     """Runs from the start, until its service is stopped."""
 
-    __slots__ = ("_core", "_runtime", "running")
+    __slots__ = ("_configure", "_core", "_runtime", "running")
 
     def __init__(self, core: SimCore) -> None:
         self._core = core
         self._runtime = "docker" if core.docker else "containerd"
         self.running = False
+        self._configure: Callable[[], bool] | None = None
         self.start()
 
+    def use_configuration(self, configure: Callable[[], bool]) -> None:
+        """`configure` reads the configuration at each further start; False if it is invalid, and
+        the service then does not start.
+        """
+        self._configure = configure
+
     def start(self) -> None:
-        if not self.running:
+        if not self.running and (self._configure is None or self._configure()):
             self.running = True
             files = self._core.host.files
             for pipe in PIPES[self._runtime] if self._core.windows else ():

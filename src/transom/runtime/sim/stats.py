@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from transom.runtime.api import ContainerStats, FilesystemUsage, InterfaceStats, SandboxStats
+from transom.runtime.api import (
+    ContainerStats,
+    FilesystemUsage,
+    InterfaceStats,
+    SandboxStats,
+    SwapUsage,
+)
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.records import SimContainer, SimSandbox
 
@@ -42,7 +48,17 @@ def sim_container_stats(core: SimCore, c: SimContainer) -> ContainerStats | None
             0 if core.windows and core.docker else used,
             0 if core.windows else inodes,
         ),
+        swap=_swap(c),
     )
+
+
+def _swap(container: SimContainer) -> SwapUsage | None:
+    """Simulated containers do not swap."""
+    linux = container.config.linux
+    if linux is None:
+        return None
+    limit = linux.resources.unified.get("memory.swap.max", "")
+    return SwapUsage(0, int(limit) if limit.isdigit() else None)
 
 
 def sim_sandbox_stats(core: SimCore, sandbox: SimSandbox) -> SandboxStats | None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.http.messages import HttpRequest, HttpResponse
 from transom.http.server import HttpServer
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.task_set import TaskSet
 from transom.machines.windows.port_proxy import PORT_PROXY_SERVICE
 from transom.machines.windows.registry import WindowsRegistry

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.api import ProcessEntry
 
 

@@ -125,9 +125,8 @@ class Terminal:
         for _ in range(min(count, len(line))):
             if not line:
                 break
-            while (
-                len(line) > 1 and line[-1] & 0xC0 == 0x80
-            ):  # continuation bytes of a multi-byte character
+            # continuation bytes of a multi-byte character
+            while len(line) > 1 and line[-1] & 0xC0 == 0x80:
                 line.pop()
             line.pop()
             self._show(b"\b \b")

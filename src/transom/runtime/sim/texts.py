@@ -8,8 +8,9 @@ it.
 from __future__ import annotations
 
 import json
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.sim.names import ImageReference
 

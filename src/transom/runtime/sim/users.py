@@ -4,8 +4,7 @@ by account names.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from transom.kit.named_tuple import NamedTuple
 from transom.machines import security
 from transom.machines.styles import FileUser
 from transom.machines.trees import TreeFile

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.realfiles import RealFiles
 from transom.machines.windows.accounts import WindowsUser
 from transom.runtime.api import Mount

@@ -92,12 +92,10 @@ def _stub(at: int, original: int, unit: int, names: int, filter_at: int) -> byte
     """
     code = bytes.fromhex("4883ec28")  # sub rsp, 40
     code += b"\xe8" + struct.pack("<i", original - (at + len(code) + 5))  # call original
-    code += (
-        bytes.fromhex("4889c1") + b"\xba" + struct.pack("<I", unit)
-    )  # mov rcx, rax; mov edx, unit
-    code += bytes.fromhex("4c8d05") + struct.pack(
-        "<i", names - (at + len(code) + 7)
-    )  # lea r8, names
+    # mov rcx, rax; mov edx, unit
+    code += bytes.fromhex("4889c1") + b"\xba" + struct.pack("<I", unit)
+    # lea r8, names
+    code += bytes.fromhex("4c8d05") + struct.pack("<i", names - (at + len(code) + 7))
     code += b"\xe8" + struct.pack("<i", filter_at - (at + len(code) + 5))  # call filter
     return code + bytes.fromhex("4883c428c3")  # add rsp, 40; ret
 

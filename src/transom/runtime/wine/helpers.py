@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.programs import run_program
 from transom.kit.trust import find_program
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.programs import run_program
 
 # The loader and its library directory, by Linux distribution. This is the loader's own path,

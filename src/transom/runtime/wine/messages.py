@@ -259,9 +259,8 @@ def message_resources(file: bytes, kind: int = _MESSAGES) -> list[MessageResourc
 def _tables(file: bytes, kind: int) -> Iterator[MessageResource]:
     (header,) = struct.unpack_from("<I", file, 0x3C)
     sections, optional = struct.unpack_from("<H12xH", file, header + 6)
-    root, _ = struct.unpack_from(
-        "<II", file, header + 24 + 112 + 16
-    )  # of resources, in a 64-bit file
+    # of resources, in a 64-bit file
+    root, _ = struct.unpack_from("<II", file, header + 24 + 112 + 16)
     for number in range(sections):
         _, address, size, offset = struct.unpack_from(
             "<IIII", file, header + 24 + optional + 40 * number + 8

@@ -22,10 +22,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.programs import run_program
 from transom.machines.windows.accounts import WindowsUser
 from transom.runtime.wine import changes, registry
@@ -328,9 +328,8 @@ def _lean(name: str, content: str) -> str:
         temp = registry.registry_expand_text(r"%USERPROFILE%\AppData\Local\Temp")
         own = {
             "Environment": {"TEMP": temp, "TMP": temp},
-            r"Software\Wine\Drivers": {
-                "Graphics": registry.registry_text("null")
-            },  # there is no display
+            # there is no display
+            r"Software\Wine\Drivers": {"Graphics": registry.registry_text("null")},
         }
         return content + (registry.registry_sections(own) if name == "user.reg" else "")
     starts = dict.fromkeys(_DISABLED, _NO_START) | dict.fromkeys(_ON_DEMAND, _DEMAND_START)

@@ -6,25 +6,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from transom.machinery.cel.devices import DeviceSelectorError, device_selector_cost
+from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.scheduler.arrays import np
-from transom.scheduler.device_allocator import Deadline
+from transom.scheduler.device_allocator import SearchDeadline
 from transom.scheduler.device_pools import NodeMatches
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import Status
 from transom.scheduler.labels import any_term, node_terms
 from transom.scheduler.snapshot import NodeInfo, Snapshot
 
+if TYPE_CHECKING:
+    from transom.machinery.cel import devices as cel_devices
+else:
+    cel_devices = lazy_import("transom.machinery.cel.devices")
+
 _SECONDS = 10.0  # of CPU time for all nodes; the filter timeout of Kubernetes
 _FEW = 1000  # steps, about 10 ms; also pairs of a slice and a node
 _CHEAP = 20_000  # cost of all selectors for all devices, about 10 ms
 
 T = TypeVar("T")
-Find = Callable[[NodeInfo, NodeMatches, Deadline], T | Status | None]
+Find = Callable[[NodeInfo, NodeMatches, SearchDeadline], T | Status | None]
 
 
 def is_long_search(
@@ -82,8 +87,8 @@ def _cost(selectors: Iterable[Object], release: Release) -> int:
     for selector in selectors:
         text = (selector.get("cel") or {}).get("expression", "")
         try:
-            cost += device_selector_cost(text, release)
-        except DeviceSelectorError:
+            cost += cel_devices.device_selector_cost(text, release)
+        except cel_devices.DeviceSelectorError:
             continue  # the search reports it
     return cost
 
@@ -94,7 +99,7 @@ async def search_nodes(
     """What `find` returns or raises for each node."""
     nodes = [node for node in snapshot.rows if node is not None]
     matching = await _matching_selectors(slices, nodes, snapshot)
-    deadline = Deadline(_SECONDS)
+    deadline = SearchDeadline(_SECONDS)
     try:
         return await asyncio.to_thread(_search, find, nodes, matching, deadline)
     finally:
@@ -123,7 +128,7 @@ async def _matching_selectors(
 
 
 def _search(
-    find: Find[T], nodes: list[NodeInfo], matching: dict[str, set[int]], deadline: Deadline
+    find: Find[T], nodes: list[NodeInfo], matching: dict[str, set[int]], deadline: SearchDeadline
 ) -> dict[str, T | Status | SchedulingError]:
     out: dict[str, T | Status | SchedulingError] = {}
     for node in nodes:

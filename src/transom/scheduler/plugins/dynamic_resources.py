@@ -16,7 +16,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.podutil import visit_containers
 from transom.scheduler.arrays import np
-from transom.scheduler.device_allocator import Deadline, DeviceAllocator, InvalidPools
+from transom.scheduler.device_allocator import DeviceAllocator, InvalidPools, SearchDeadline
 from transom.scheduler.device_pools import NodeMatches
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import (
@@ -344,7 +344,7 @@ class DynamicResources(
         pod: PodInfo,
         node: NodeInfo,
         matches: NodeMatches,
-        deadline: Deadline | None = None,
+        deadline: SearchDeadline | None = None,
     ) -> _Allocation | Status:
         """The allocation on this node; Success if the node itself has what the pod needs."""
         assert mine.allocator is not None

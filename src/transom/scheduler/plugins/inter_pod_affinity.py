@@ -6,8 +6,7 @@ topology key.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Ints, Mask, Rows, np
 from transom.scheduler.counters import TermCounters, by_domain

@@ -5,7 +5,7 @@ configuration adds.
 from __future__ import annotations
 
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Mask, Rows, np
+from transom.scheduler.arrays import Mask, Rows, np
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.framework import (
     BatchFilterPlugin,
@@ -19,48 +19,32 @@ from transom.scheduler.framework import (
     default_normalize_score,
     unresolvable,
 )
-from transom.scheduler.labels import LabelColumns, NodeTerm, any_term, has_labels, node_terms
+from transom.scheduler.labels import (
+    PREFERRED,
+    REQUIRED,
+    LabelColumns,
+    PreferredTerms,
+    any_term,
+    has_labels,
+    node_terms,
+    parsed_required_terms,
+    preferred_terms,
+)
 from transom.scheduler.pods import PodInfo, PodShape
 
 ERR_REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 _REJECTED_BY_CONFIGURATION = unresolvable(ERR_REASON_ENFORCED)
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def matches_pod(shape: PodShape, labels: LabelColumns, rows: Rows) -> Mask | None:
     """The rows that match the node selector and the required node affinity of the pod; None: all."""
-    required = (shape.node_affinity or {}).get(_REQUIRED)
-    if not shape.node_selector and required is None:
+    terms = parsed_required_terms(shape)
+    if not shape.node_selector and terms is None:
         return None
     out = has_labels(shape.node_selector, labels, rows)
-    if required is not None:
-        terms = shape.memo.get(_REQUIRED)
-        if terms is None:
-            terms = shape.memo[_REQUIRED] = node_terms(required.get("nodeSelectorTerms"))
+    if terms is not None:
         out &= any_term(terms, labels, rows)
     return out
-
-
-class _PreferredTerms:
-    """Preferred scheduling terms with their weights."""
-
-    def __init__(self, terms: list[Object]) -> None:
-        wanted = [
-            t
-            for t in terms
-            if t.get("weight")
-            and (
-                (t.get("preference") or {}).get("matchExpressions")
-                or (t.get("preference") or {}).get("matchFields")
-            )
-        ]
-        self.terms = [(NodeTerm(t["preference"]), t["weight"]) for t in wanted]
-        self.problem = next((term.problem for term, _ in self.terms if term.problem), "")
-
-    def add_to(self, scores: Ints, labels: LabelColumns, rows: Rows) -> None:
-        for term, weight in self.terms:
-            scores += term.mask(labels, rows) * weight
 
 
 class NodeAffinity(BatchFilterPlugin, BatchScorePlugin, ScoreExtensions):
@@ -72,11 +56,11 @@ class NodeAffinity(BatchFilterPlugin, BatchScorePlugin, ScoreExtensions):
         self._snapshot = handle.snapshot
         self._rejected_by_pod = unresolvable(handle.rules.node_affinity)
         added = args.get("addedAffinity") or {}
-        required = added.get(_REQUIRED)
+        required = added.get(REQUIRED)
         self._required = (
             node_terms(required.get("nodeSelectorTerms")) if required is not None else None
         )
-        self._preferred = _PreferredTerms(added.get(_PREFERRED) or [])
+        self._preferred = PreferredTerms(added.get(PREFERRED) or [])
         problems = [("required", t.problem) for t in self._required or () if t.problem]
         if self._preferred.problem:
             problems.append(("preferred", self._preferred.problem))
@@ -84,7 +68,7 @@ class NodeAffinity(BatchFilterPlugin, BatchScorePlugin, ScoreExtensions):
             kind, text = problems[0]
             raise SchedulerConfigError(
                 f'initializing plugin "{self.name}": parsing addedAffinity.'
-                f"{_REQUIRED if kind == 'required' else _PREFERRED}: {text}"
+                f"{REQUIRED if kind == 'required' else PREFERRED}: {text}"
             )
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
@@ -106,12 +90,7 @@ class NodeAffinity(BatchFilterPlugin, BatchScorePlugin, ScoreExtensions):
         return out
 
     def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
-        shape = pod.shape
-        own = shape.memo.get(_PREFERRED)
-        if own is None:
-            own = shape.memo[_PREFERRED] = _PreferredTerms(
-                (shape.node_affinity or {}).get(_PREFERRED) or []
-            )
+        own = preferred_terms(pod.shape)
         if not own.terms and not self._preferred.terms:
             return 0
         scores = np.zeros(len(rows), np.int64)

@@ -7,8 +7,8 @@ a Service or controller over nodes and zones if possible.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector
 from transom.machinery.validation.names import is_qualified_name

@@ -4,10 +4,9 @@ bound with the pod.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from transom.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from transom.client.store import object_key
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.objects import Object, with_metadata
 from transom.scheduler.arrays import Mask, Rows, np
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError

@@ -4,15 +4,15 @@ attached.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.objects import Object
 from transom.scheduler.plugins.volume_limits import VolumeLimits
 from transom.scheduler.snapshot import NodeInfo
 
 _INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_NITRO = re.compile(r"^[cmr]5.*|t3|z1d")
+_NITRO = lazy_pattern(r"^[cmr]5.*|t3|z1d")
 _EBS_LIMIT, _EBS_NITRO_LIMIT = 39, 25
 
 

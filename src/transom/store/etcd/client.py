@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from transom.http.grpc_channel import GrpcChannel, GrpcStream
+from transom.kit.lazy_dataclass import dataclass
 from transom.kit.rpc import RpcError
 from transom.store.etcd import wire
 
@@ -94,6 +96,14 @@ def parse_etcd_address(text: str) -> EtcdAddress:
     )
 
 
+def address_without_password(text: str) -> str:
+    """To be shown, or kept where a password does not belong."""
+    parts = urlsplit(text)
+    login, _, hosts = parts.netloc.rpartition("@")
+    user = login.partition(":")[0]
+    return urlunsplit(parts._replace(netloc=f"{user}@{hosts}" if user else hosts))
+
+
 def _tls_context(address: EtcdAddress) -> ssl.SSLContext | None:
     if not address.tls:
         return None
@@ -151,7 +161,7 @@ class EtcdClient:
         return wire.read_lease(answer)
 
     async def version(self) -> str:
-        return wire.read_text(
+        return wire.read_text_field(
             await self._read("/etcdserverpb.Maintenance/Status", b"", _CALL_SECONDS)
         )
 
@@ -203,7 +213,14 @@ class EtcdClient:
     async def _call(self, path: str, request: bytes, seconds: float) -> bytes:
         channel = self._channel
         if channel is None or not channel.usable:
-            channel = await self._connected()
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + seconds
+            try:
+                async with asyncio.timeout_at(deadline):
+                    channel = await self._connected()
+            except TimeoutError:
+                raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
+            seconds = deadline - loop.time()
         try:
             return await channel.call(path, request, seconds, self._token)
         except RpcError as problem:
@@ -289,7 +306,9 @@ class EtcdClient:
                     await self._authenticate(channel)
         except OSError as problem:  # also TimeoutError
             channel.close()
-            why = (problem.strerror or str(problem)).lower()
+            # As the resolver and the system say it: asyncio's own text has the address once more.
+            number = 0 if isinstance(problem, socket.gaierror) else problem.errno
+            why = (os.strerror(number) if number else problem.strerror or str(problem)).lower()
             why = "i/o timeout" if isinstance(problem, TimeoutError) else f"connect: {why}"
             raise RpcError(
                 "Unavailable", f"transport: Error while dialing: dial tcp {named}:{port}: {why}"
@@ -302,7 +321,7 @@ class EtcdClient:
     async def _authenticate(self, channel: GrpcChannel) -> None:
         request = wire.authenticate_request(self._address.user, self._address.password)
         answer = await channel.call("/etcdserverpb.Auth/Authenticate", request, _CONNECT_SECONDS)
-        self._token = (("token", wire.read_text(answer)),)
+        self._token = (("token", wire.read_text_field(answer)),)
 
     def _ping_later(self) -> None:
         if self._keepalive is not None:

@@ -7,7 +7,7 @@ import asyncio
 from transom.kit.rpc import RpcError
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient
-from transom.store.etcd.waiters import error_text
+from transom.store.etcd.waiters import etcd_error_text
 
 _PROBE_SECONDS = 2.0  # between two probes, and the deadline of one
 
@@ -28,5 +28,5 @@ class EtcdHealthProbe:
                 await self._client.range(self._request, _PROBE_SECONDS)
                 self.problem = ""
             except RpcError as problem:
-                self.problem = f"error getting data from etcd: {error_text(problem)}"
+                self.problem = f"error getting data from etcd: {etcd_error_text(problem)}"
             await asyncio.sleep(_PROBE_SECONDS)

@@ -13,7 +13,7 @@ from transom.store.api import StoreUnavailable
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient
 from transom.store.etcd.layout import MARKER
-from transom.store.etcd.waiters import error_text
+from transom.store.etcd.waiters import etcd_error_text
 
 _AT_ONCE = 256
 
@@ -28,4 +28,4 @@ async def advance_revision(client: EtcdClient, prefix: str, revision: int) -> No
             writes = [client.txn(put) for _ in range(min(_AT_ONCE, revision - current))]
             current = max(done.revision for done in await asyncio.gather(*writes))
     except RpcError as problem:
-        raise StoreUnavailable(f"etcd: {error_text(problem)}") from problem
+        raise StoreUnavailable(f"etcd: {etcd_error_text(problem)}") from problem

@@ -52,7 +52,7 @@ from transom.store.etcd.leases import EtcdLeases
 from transom.store.etcd.quarantine import QuarantinedKeys
 from transom.store.etcd.resealing import StaleValues
 from transom.store.etcd.submit import EtcdSubmitter
-from transom.store.etcd.waiters import RevisionWaiters, bounded, error_text, fail_waiters
+from transom.store.etcd.waiters import RevisionWaiters, etcd_error_text, fail_waiters, wait_bounded
 from transom.store.mvcc import MvccState, Row
 from transom.store.sealing import NOTHING, Sealing
 
@@ -138,7 +138,7 @@ class EtcdStore:
                     loop.time() > deadline
                 ):
                     await self._client.close()
-                    raise StoreUnavailable(f"etcd: {error_text(problem)}") from problem
+                    raise StoreUnavailable(f"etcd: {etcd_error_text(problem)}") from problem
                 _log.warning("etcd is not available, trying again: %s", problem)
                 await asyncio.sleep(1.0)
         self._opened = True
@@ -198,7 +198,7 @@ class EtcdStore:
         except RpcError as problem:
             if "compacted" in problem.description:
                 raise RevisionCompacted(self._state.compacted) from problem
-            raise StoreUnavailable(error_text(problem)) from problem
+            raise StoreUnavailable(etcd_error_text(problem)) from problem
         records = []
         for kv in found.kvs:
             key = self._key_of(kv, False)
@@ -217,7 +217,7 @@ class EtcdStore:
         self._syncing.append(waiter)
         if self._sync_task is None:
             self._sync_task = asyncio.create_task(self._run_syncs(), name="etcd-sync")
-        await bounded(waiter)
+        await wait_bounded(waiter)
 
     async def _run_syncs(self) -> None:
         try:
@@ -245,7 +245,7 @@ class EtcdStore:
         self._waiting.add(revision, waiter)
         self._waiting.reached(self._state.revision)
         self._nudge_later()
-        await bounded(waiter)
+        await wait_bounded(waiter)
 
     async def _current_revision(self) -> int:
         known = self._state.revision
@@ -423,7 +423,7 @@ class EtcdStore:
             self._waiting.add(done.revision, waiter)
             if not done.succeeded:
                 self._nudge_later()  # nothing was written: there may be no event
-        await bounded(waiter)
+        await wait_bounded(waiter)
         if not done.succeeded:
             raise PreconditionFailed(self._state.get(key))
         self._last_commit = time.time()

@@ -37,7 +37,7 @@ class RevisionWaiters:
         return [waiter for _, _, waiter in waiting]
 
 
-async def bounded(waiter: asyncio.Future[None]) -> None:
+async def wait_bounded(waiter: asyncio.Future[None]) -> None:
     """Waits for the copy, but not forever: the watch may fail while calls succeed."""
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
@@ -46,7 +46,7 @@ async def bounded(waiter: asyncio.Future[None]) -> None:
         raise StoreUnavailable("etcdserver: request timed out") from None
 
 
-def error_text(problem: RpcError) -> str:
+def etcd_error_text(problem: RpcError) -> str:
     """As Kubernetes shows it: etcd's own errors and an elapsed deadline without the code of gRPC."""
     if problem.code == "DeadlineExceeded":
         return "context deadline exceeded"
@@ -56,6 +56,6 @@ def error_text(problem: RpcError) -> str:
 def fail_waiters(futures: Sequence[asyncio.Future[Any]], problem: RpcError) -> None:
     for future in futures:
         if not future.done():
-            error = StoreUnavailable(error_text(problem))
+            error = StoreUnavailable(etcd_error_text(problem))
             error.__cause__ = problem
             future.set_exception(error)

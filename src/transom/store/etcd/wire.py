@@ -160,9 +160,8 @@ def authenticate_request(name: str, password: str) -> bytes:
 
 
 def watch_create_request(key: bytes, end: bytes, start: int) -> bytes:
-    return _message(
-        1, _bytes(1, key) + _bytes(2, end) + _number(3, start) + _number(4, 1)
-    )  # with progress notifications
+    # with progress notifications
+    return _message(1, _bytes(1, key) + _bytes(2, end) + _number(3, start) + _number(4, 1))
 
 
 def watch_progress_request() -> bytes:
@@ -295,6 +294,6 @@ def read_lease(data: bytes) -> int:
     return next((number for field, number, _ in _numbers_and_parts(data) if field == 2), 0)
 
 
-def read_text(data: bytes) -> str:
+def read_text_field(data: bytes) -> str:
     """Field 2 of the answers to Authenticate (the token) and Status (the version)."""
     return next((part.decode() for field, _, part in _numbers_and_parts(data) if field == 2), "")

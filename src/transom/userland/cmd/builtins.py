@@ -15,7 +15,6 @@ from transom.userland.posix.sh import arithmetic
 from transom.userland.process import Exit
 from transom.userland.windows import texts
 from transom.userland.windows.help_texts import help_list, help_text
-from transom.userland.windows.unsupported_programs import unsupported_message
 from transom.userland.windows.variables import Variables
 
 CmdBuiltin = Callable[[CmdState, str], int | Awaitable[int]]
@@ -301,11 +300,11 @@ def _copy(shell: CmdState, rest: str) -> int:
                 place = (
                     files.join(target, files.base(name)) if files.is_directory(target) else target
                 )
-                data = files.read(name)
+                files.stat(name)
                 if files.absolute(place).lower() == files.absolute(name).lower():
                     shell.print_line("The file cannot be copied onto itself.")
                     continue
-                files.write(place, data)
+                files.copy(name, place)
                 if len(sources) > 1 or "*" in sources[0]:
                     shell.print_line(name)
                 copied += 1
@@ -364,7 +363,9 @@ def _rename(shell: CmdState, rest: str) -> int:
 _DIR_SWITCHES = frozenset("abcdlnopqrstwx4-")
 """/P never waits, /R finds no streams, /C, /N and /4 are what dir does anyway."""
 _DIR_COLUMNS = ("d", "w")  # not performed
-_DIR_TIMES = ("t", "t:", "tw", "t:w")  # files have no other times
+_DIR_TIMES = frozenset(
+    ("t", *(f"t{colon}{letter}" for colon in ("", ":") for letter in "acw"), "t:")
+)
 
 
 def _dir(shell: CmdState, rest: str) -> int:
@@ -374,8 +375,6 @@ def _dir(shell: CmdState, rest: str) -> int:
             return shell.fail(f'Invalid switch - "{one}".')
         if len(one) > 1 and one[0] not in "aot-" and one.replace("-", "") not in ("od",):
             return shell.fail(f'Parameter format not correct - "{one}".')
-        if one[0] == "t" and one[1:].lstrip(":") in ("a", "c"):
-            return shell.fail(unsupported_message(f"dir /{one}"))
         if one[0] == "t" and one not in _DIR_TIMES:
             return shell.fail(f'Parameter format not correct - "{one[1:].lstrip(":")}".')
     code = 0

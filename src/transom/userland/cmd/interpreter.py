@@ -29,9 +29,8 @@ from transom.userland.windows import texts
 from transom.userland.windows.help_texts import help_text
 from transom.userland.windows.variables import Variables
 
-_NAME = re.compile(
-    r"\s*(?:\"([^\"]+)\"|(/[^\s\",;=(<>|&]*|[^\s\",;=/(<>|&]+))"
-)  # a slash ends a name, unless the name begins with it
+# a slash ends a name, unless the name begins with it
+_NAME = re.compile(r"\s*(?:\"([^\"]+)\"|(/[^\s\",;=(<>|&]*|[^\s\",;=/(<>|&]+))")
 _GLUED = re.compile(
     r"(?i)(echo|cd|chdir|md|mkdir|rd|rmdir|dir|type|del|copy|set|title)(?=[.,;:/\\\[\]+(=])"
 )

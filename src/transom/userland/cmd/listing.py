@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ntpath
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Stat
 from transom.userland.cmd.state import CmdState
 from transom.userland.files import FileView
@@ -13,10 +14,14 @@ from transom.userland.windows import texts
 from transom.userland.windows.clock import wall_clock_time
 from transom.userland.windows.wmi import disk_serial_number, volume_label
 
+_TIMES: Final[dict[str, Callable[[Stat], float]]] = {
+    "a": lambda state: state.accessed,
+    "c": lambda state: state.created,
+    "w": lambda state: state.mtime,
+}
 _ORDERS: Final[dict[str, Callable[[DirRow], object]]] = {
     "n": lambda row: row.name.lower(),
     "s": lambda row: row.state.size,
-    "d": lambda row: row.state.mtime,
     "e": lambda row: ntpath.splitext(row.name)[1].lower(),
     "g": lambda row: row.state.kind != "directory",
 }
@@ -38,6 +43,10 @@ class DirOptions(NamedTuple):
     order: str
     lower: bool
     separators: bool  # of thousands
+    time: str  # a, c or w
+
+    def moment(self, state: Stat) -> float:
+        return _TIMES[self.time](state)
 
     def number(self, value: int, width: int) -> str:
         return f"{value:>{width},}" if self.separators else f"{value:>{width}}"
@@ -50,6 +59,7 @@ def parse_dir_options(switches: set[str]) -> DirOptions:
         *("b" in switches, "s" in switches, "x" in switches, "q" in switches, attributes, order),
         lower="l" in switches,
         separators="-c" not in switches,
+        time=next((one[-1] for one in switches if one[0] == "t" and one[-1] in _TIMES), "w"),
     )
 
 
@@ -108,7 +118,7 @@ def _entry(shell: CmdState, row: DirRow, chosen: DirOptions) -> str:
             files.descriptor(row.path).owner
         )
         owner = f"{name[:22]:<22} "
-    return f"{texts.date_time(wall_clock_time(shell.process.context, row.state.mtime))}{size} {short}{owner}{shown}"
+    return f"{texts.date_time(wall_clock_time(shell.process.context, chosen.moment(row.state)))}{size} {short}{owner}{shown}"
 
 
 def _is_directory(files: FileView, row: DirRow) -> bool:
@@ -158,7 +168,9 @@ def _rows(shell: CmdState, directory: str, mask: str, chosen: DirOptions) -> lis
         )
     found = [row for row in found if _wanted(row, chosen.attributes)]
     for letter, before in reversed(list(zip(chosen.order, " " + chosen.order, strict=False))):
-        if letter in _ORDERS:
+        if letter == "d":
+            found.sort(key=lambda row: chosen.moment(row.state), reverse=before == "-")
+        elif letter in _ORDERS:
             found.sort(key=_ORDERS[letter], reverse=before == "-")  # type: ignore[arg-type]
     return found
 

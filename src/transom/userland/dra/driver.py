@@ -30,7 +30,7 @@ _RETRY: Final = 1.0
 _SERVICES: Final = ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
 
 
-class DraDriver:
+class DraDriverProgram:
     def __init__(self, context: ProgramContext, server: ServerProgram, api: CsiApi) -> None:
         env = context.env
         self._context = context
@@ -229,7 +229,7 @@ class DraDriver:
 def dra_example_driver(context: ProgramContext) -> Program:
     server = ServerProgram(context)
     try:
-        driver = DraDriver(context, server, CsiApi(context))
+        driver = DraDriverProgram(context, server, CsiApi(context))
     except ApiFailure as problem:
         server.err(f"create client: {problem}")
         server.exit(1)

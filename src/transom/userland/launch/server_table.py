@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         windows_flannel,
         windows_kube_proxy,
     )
+    from transom.userland.servers.sample_apiserver import sample_apiserver
 else:  # few clusters have CSI drivers and agents in containers
     csi_attacher = lazy_function("transom.userland.csi.attacher", "csi_attacher")
     csi_driver = lazy_function("transom.userland.csi.driver", "csi_driver")
@@ -39,6 +40,9 @@ else:  # few clusters have CSI drivers and agents in containers
     dra_example_driver = lazy_function("transom.userland.dra.driver", "dra_example_driver")
     snapshot_controller = lazy_function("transom.userland.csi.snapshots", "snapshot_controller")
     csi_proxy = lazy_function("transom.userland.servers.node_agents", "csi_proxy")
+    sample_apiserver = lazy_function(
+        "transom.userland.servers.sample_apiserver", "sample_apiserver"
+    )
     node_agent = lazy_function("transom.userland.servers.node_agents", "node_agent")
     windows_flannel = lazy_function("transom.userland.servers.node_agents", "windows_flannel")
     windows_kube_proxy = lazy_function("transom.userland.servers.node_agents", "windows_kube_proxy")
@@ -79,6 +83,7 @@ PROGRAMS: dict[str, Factory] = {
     "python": interpreters.python,
     "redis": redis.redis,
     "resource-consumer": load.resource_consumer,
+    "sample-apiserver": sample_apiserver,
     "serve-hostname": simple.serve_hostname,
     "server": simple.generic,
     "set-uid": interpreters.set_uid,

@@ -21,7 +21,6 @@ from transom.userland.powershell.tree import (
     ParamStatement,
     PsArgument,
     SplattedArgument,
-    StatementBlock,
     StreamRedirect,
     ValueLiteral,
 )
@@ -36,8 +35,26 @@ from transom.userland.powershell.values import (
 from transom.userland.process import Exit
 from transom.userland.streams import BytesSource, CollectingSink
 
+_ONLY_POWERSHELL_7 = frozenset(("Remove-Service",))
+
 
 async def run_command(
+    evaluator: PowerShellSession, node: CommandNode, given: list[Any] | None
+) -> None:
+    """Errors in it that have no position yet get the position of the command."""
+    outer = evaluator.extent
+    evaluator.extent = node.extent or outer
+    try:
+        await _run_here(evaluator, node, given)
+    except PowerShellError as error:
+        unknown = error.identity == "CommandNotFoundException"
+        error.extent = error.extent or (node.name_extent if unknown else None) or evaluator.extent
+        raise
+    finally:
+        evaluator.extent = outer
+
+
+async def _run_here(
     evaluator: PowerShellSession, node: CommandNode, given: list[Any] | None
 ) -> None:
     redirects, operator = node.redirects, node.operator
@@ -76,7 +93,7 @@ async def run_command(
         await _call_function(evaluator, name, function, arguments, given)
         return
     cmdlet = evaluator.cmdlets.find(name)
-    if cmdlet is not None:
+    if cmdlet is not None and (evaluator.core or cmdlet.name not in _ONLY_POWERSHELL_7):
         await cmdlet.call(evaluator, name, arguments, given)
         return
     if is_unsupported_cmdlet(name, node=evaluator.cmdlets.find("Get-VMSwitch") is not None):
@@ -253,7 +270,7 @@ async def _script_file(
     node = parse_powershell(source, evaluator.core)
     first = node.statements[0] if node.statements else None
     parameters = first.parameters if isinstance(first, ParamStatement) else ()
-    body = StatementBlock(node.statements[1:]) if parameters else node
+    body = node.rest() if parameters else node
     named: dict[str, Any] = {}
     rest: list[Any] = []
     waiting = ""

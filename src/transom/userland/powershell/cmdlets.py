@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.powershell.confirmation import (
     TARGETS,
     describe_operation,
@@ -165,11 +166,12 @@ class CmdletCall:
         own = f"{identity},Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
         full = identity if "," in identity else own
         error = PowerShellError(message, category, full, where=self.cmdlet.name)
+        error.extent = self.evaluator.extent
         self._add_to_variable("ErrorVariable", error_record(error))
         action = self.text("ErrorAction").lower()
         if action in _SILENT:
             self.evaluator.success = False
-            self.evaluator.errors.insert(0, error)
+            self.evaluator.remember(error)
         elif action == "stop":
             raise Thrown(error.message, error.category, error.identity, where=error.where)
         else:

@@ -26,10 +26,9 @@ from transom.userland.powershell.cmdlets_certificates import (
 )
 from transom.userland.powershell.cmdlets_output import encode_text, text_encoding, write_stream
 from transom.userland.powershell.cmdlets_session import drive_items
-from transom.userland.powershell.members import local_date
+from transom.userland.powershell.file_times import file_times
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
-    DateTime,
     PsObject,
     ScriptBlock,
     to_items,
@@ -190,7 +189,7 @@ def _above(path: str, of_directory: bool) -> dict[str, Any]:
     return {"Directory": PsObject("System.IO.DirectoryInfo", properties, path)}
 
 
-def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
+def directory_entry(call: CmdletCall, path: str, state: Stat) -> PsObject:
     files = call.process.files
     full = files.absolute(path)
     directory = state.kind == "directory" or (state.kind == "symlink" and files.is_directory(full))
@@ -219,8 +218,7 @@ def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
         "BaseName": stem,
         "Extension": extension,
         "Mode": mode,
-        "LastWriteTime": local_date(call.evaluator, state.mtime),
-        "CreationTime": local_date(call.evaluator, state.mtime),
+        **file_times(call.evaluator, state),
         "Length": None if directory else state.size,
         "DirectoryName": files.parent(full),
         **_above(files.parent(full), directory),
@@ -229,8 +227,6 @@ def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
         "Attributes": ", ".join(names) or "Normal",
         "IsReadOnly": "R" in letters,
         "Root": full[:3],
-        "LastWriteTimeUtc": DateTime(state.mtime),
-        "LastAccessTime": local_date(call.evaluator, state.mtime),
         "PSPath": rf"Microsoft.PowerShell.Core\FileSystem::{full}",
         "PSChildName": name,
     }
@@ -305,7 +301,7 @@ def _list_matches(call: CmdletCall, given: str) -> None:
 
 def _shown(call: CmdletCall, path: str, top: str = "") -> Any:
     """-Name: relative to the directory that is listed."""
-    made = file_object(call, path, call.process.files.stat(path, follow=False))
+    made = directory_entry(call, path, call.process.files.stat(path, follow=False))
     if not call.has("Name"):
         return made
     above = call.process.files.absolute(top).rstrip("\\") + "\\" if top else ""
@@ -376,7 +372,7 @@ def _get_item(call: CmdletCall) -> None:
             continue
         for path in expand_wildcards(call, given):
             try:
-                call.emit(file_object(call, path, call.process.files.stat(path, follow=False)))
+                call.emit(directory_entry(call, path, call.process.files.stat(path, follow=False)))
             except OSError:
                 fail_missing_path(call, path)
 
@@ -430,7 +426,7 @@ def _new_item(call: CmdletCall) -> None:
         except OSError:
             _denied(call, path)
             continue
-        call.emit(file_object(call, path, files.stat(path, follow=False)))
+        call.emit(directory_entry(call, path, files.stat(path, follow=False)))
 
 
 _LINK_KINDS = ("symboliclink", "junction", "hardlink")
@@ -567,7 +563,7 @@ async def _copy_item(call: CmdletCall) -> None:
                 _denied(call, place)
             else:
                 if call.has("PassThru"):
-                    call.emit(file_object(call, place, files.stat(place, follow=False)))
+                    call.emit(directory_entry(call, place, files.stat(place, follow=False)))
 
 
 async def _move_item(call: CmdletCall) -> None:
@@ -577,7 +573,7 @@ async def _move_item(call: CmdletCall) -> None:
     for given in path_arguments(call):
         for path in expand_wildcards(call, given):
             if isinstance(block, ScriptBlock) and files.exists(path):
-                item = file_object(call, path, files.stat(path, follow=False))
+                item = directory_entry(call, path, files.stat(path, follow=False))
                 target = to_text(unrolled(await call.evaluator.invoke(block, [], item)))
             place = (
                 files.join(target, files.base(files.absolute(path)))
@@ -594,7 +590,7 @@ async def _move_item(call: CmdletCall) -> None:
                 _denied(call, path)
             else:
                 if call.has("PassThru"):
-                    call.emit(file_object(call, place, files.stat(place, follow=False)))
+                    call.emit(directory_entry(call, place, files.stat(place, follow=False)))
 
 
 def _file_hash(call: CmdletCall) -> None:

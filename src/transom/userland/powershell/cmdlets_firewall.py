@@ -151,7 +151,7 @@ def _with_values(call: CmdletCall, rule: FirewallRule) -> FirewallRule:
     ports = (made.local_port, made.remote_port)
     if any(port != ANY for port in ports) and made.protocol not in ("TCP", "UDP"):
         raise _invalid(call, "The port is invalid. ")
-    if any(firewall.parse_ports(port) is None for port in ports):
+    if any(firewall.parse_port_ranges(port) is None for port in ports):
         raise _invalid(call, "The port is invalid. ")
     if any(
         firewall.parse_addresses(one) is None for one in (made.local_address, made.remote_address)

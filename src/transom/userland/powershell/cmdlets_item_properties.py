@@ -8,13 +8,16 @@ from transom.userland.powershell import cmdlets_registry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_files import (
     ATTRIBUTE_NAMES,
+    directory_entry,
     expand_wildcards,
     fail_missing_path,
-    file_object,
     path_arguments,
 )
+from transom.userland.powershell.file_times import set_time_property
 from transom.userland.powershell.session import PowerShellSession
+from transom.userland.powershell.statics import io_message
 from transom.userland.powershell.values import (
+    PowerShellError,
     PsObject,
     to_bool,
     to_text,
@@ -27,7 +30,7 @@ def _item_property(call: CmdletCall) -> None:
         if key is None:
             for path in expand_wildcards(call, given):
                 try:
-                    call.emit(file_object(call, path, call.process.files.stat(path)))
+                    call.emit(directory_entry(call, path, call.process.files.stat(path)))
                 except OSError:
                     fail_missing_path(call, path)
             continue
@@ -50,15 +53,9 @@ def _set_item_property(call: CmdletCall) -> None:
         for path in expand_wildcards(call, given):
             if not call.process.files.exists(path):
                 fail_missing_path(call, path)
-            elif name == "isreadonly":
-                on = to_bool(call.get("Value"))
-                call.process.files.set_attributes(path, "R" if on else "", "" if on else "R")
-            elif name == "attributes":
-                letters = _attribute_letters(to_text(call.get("Value")))
-                call.process.files.set_attributes(
-                    path, letters, "".join(c for c in "RASH" if c not in letters)
-                )
-            else:
+                continue
+            item = directory_entry(call, path, call.process.files.stat(path))
+            if not set_file_property(call.evaluator, item, name, call.get("Value")):
                 full = call.process.files.absolute(path)
                 call.fail(
                     f"The property {call.text('Name')} does not exist on {full}.",
@@ -76,6 +73,20 @@ def set_file_property(
     evaluator: PowerShellSession, target: PsObject, name: str, value: Any
 ) -> bool:
     """`$file.IsReadOnly = $true`; False for properties that files do not have."""
+    try:
+        return _set_file_property(evaluator, target, name, value)
+    except OSError as problem:
+        path = to_text(target.get("FullName"))
+        raise PowerShellError(
+            f'Exception setting "{name}": "{io_message(path, path, problem)}"',
+            "NotSpecified: (:) [], SetValueInvocationException",
+            "ExceptionWhenSetting",
+        ) from None
+
+
+def _set_file_property(
+    evaluator: PowerShellSession, target: PsObject, name: str, value: Any
+) -> bool:
     path = to_text(target.get("FullName"))
     if name.lower() == "isreadonly":
         evaluator.process.files.set_attributes(
@@ -87,7 +98,7 @@ def set_file_property(
             path, letters, "".join(c for c in "RASH" if c not in letters)
         )
     else:
-        return False
+        return set_time_property(evaluator, target, name, value)
     return True
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.powershell import members
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.operators import matches_wildcard

@@ -92,9 +92,8 @@ async def _resolve_dns(call: CmdletCall) -> None:
 
 def _emit_all(call: CmdletCall, name: str, replies: list[ResolverReply]) -> None:
     failed = next((reply.message.rcode for reply in replies if reply.message.rcode), wire.NOERROR)
-    found = dict.fromkeys(
-        record for reply in reversed(replies) for record in reply.message.answers
-    )  # IPv6 first
+    # IPv6 first
+    found = dict.fromkeys(record for reply in reversed(replies) for record in reply.message.answers)
     if failed and not found:
         _fail(call, name, *_FAILURES.get(failed, _FAILURES[wire.SERVFAIL]))
         return

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from transom.userland.powershell import formatting
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.exceptions import open_failure
 from transom.userland.powershell.selecting import selected
 from transom.userland.powershell.values import (
     DateTime,
@@ -55,6 +56,7 @@ def _write_error(call: CmdletCall) -> None:
         call.text("ErrorId", "Microsoft.PowerShell.Commands.WriteErrorException"),
         where=first[:110],
     )
+    error.has_position = False
     call.evaluator.success = False
     if call.text("ErrorAction").lower() == "stop":
         raise error
@@ -115,7 +117,13 @@ def _out_file(call: CmdletCall) -> None:
         text = "".join(to_text(value) for value in call.objects())
     else:
         text = formatting.format_objects(call.objects())
-    write_stream(call, call.text("FilePath"), encode_text(call, text), append=call.has("Append"))
+    _write_file(call, text)
+
+
+def _write_file(call: CmdletCall, text: str) -> None:
+    path, append = call.text("FilePath"), call.has("Append")
+    fresh = not (append and call.process.files.exists(path))
+    write_stream(call, path, encode_text(call, text, mark=fresh), append=append)
 
 
 # The codec and the byte order mark of each value of -Encoding, in Windows PowerShell.
@@ -134,6 +142,9 @@ _ENCODINGS: Final = {
     "utf8bom": ("utf-8", codecs.BOM_UTF8),
     "utf8nobom": ("utf-8", b""),
 }
+
+
+_WRITE_UNICODE: Final = ("Out-File", "Tee-Object")  # by default, in Windows PowerShell
 
 
 def text_encoding(call: CmdletCall) -> tuple[str, bytes]:
@@ -156,6 +167,8 @@ def text_encoding(call: CmdletCall) -> tuple[str, bytes]:
 def encode_text(call: CmdletCall, text: str, *, mark: bool = True) -> bytes:
     """What a file gets, in the encoding of -Encoding."""
     codec, bom = text_encoding(call)
+    if call.cmdlet.name in _WRITE_UNICODE and not call.has("Encoding") and not call.evaluator.core:
+        codec, bom = _ENCODINGS["unicode"]
     if codec == "utf-8":
         return (bom if mark else b"") + text.encode(codec, "surrogateescape")
     return (bom if mark else b"") + text.encode(codec, "replace")
@@ -176,33 +189,34 @@ def write_stream(call: CmdletCall, path: str, data: bytes, *, append: bool = Fal
             files.write(path, data)
         if protected:
             files.set_attributes(path, "R", "")
-    except FileNotFoundError:
-        full = files.absolute(path)
+    except OSError as problem:
+        if call.cmdlet.name not in _WRITE_UNICODE:
+            _report_content_failure(call, files.absolute(path), problem)
+            return False
+        error = open_failure(path, files.absolute(path), problem, call.cmdlet.name)
+        call.fail(error.message, error.category, error.identity)
+        return False
+    return True
+
+
+def _report_content_failure(call: CmdletCall, full: str, problem: OSError) -> None:
+    if isinstance(problem, FileNotFoundError):
         call.fail(
             f"Could not find a part of the path '{full}'.",
             f"ObjectNotFound: ({full}:String) [{call.cmdlet.name}], DirectoryNotFoundException",
             "GetContentWriterDirectoryNotFoundError",
         )
-        return False
-    except OSError:
-        full = files.absolute(path)
-        call.fail(
-            f"Access to the path '{full}' is denied.",
-            f"PermissionDenied: ({full}:String) [{call.cmdlet.name}], UnauthorizedAccessException",
-            "GetContentWriterUnauthorizedAccessError",
-        )
-        return False
-    return True
+        return
+    call.fail(
+        f"Access to the path '{full}' is denied.",
+        f"PermissionDenied: ({full}:String) [{call.cmdlet.name}], UnauthorizedAccessException",
+        "GetContentWriterUnauthorizedAccessError",
+    )
 
 
 def _tee(call: CmdletCall) -> None:
     if call.has("FilePath"):
-        write_stream(
-            call,
-            call.text("FilePath"),
-            formatting.format_objects(call.objects()).encode(),
-            append=call.has("Append"),
-        )
+        _write_file(call, formatting.format_objects(call.objects()))
     elif call.has("Variable"):
         call.evaluator.put(call.text("Variable"), call.objects())
     for value in call.objects():

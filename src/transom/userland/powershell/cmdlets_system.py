@@ -29,7 +29,7 @@ from transom.userland.powershell.values import (
     to_number,
     to_text,
 )
-from transom.userland.process import Exit
+from transom.userland.process import Exit, Process
 from transom.userland.termination import DOTNET, terminate
 from transom.userland.windows import wmi
 from transom.userland.windows.priorities import priority_of, sessions_of
@@ -79,7 +79,7 @@ def _get_date(call: CmdletCall) -> None:
     moment = members.local_date(call.evaluator, call.process.context.clock.time())
     given = call.get("Date")
     if given is not None:
-        moment = given if isinstance(given, DateTime) else members.parse_date(to_text(given))
+        moment = given if isinstance(given, DateTime) else members.parse_date_time(to_text(given))
     parts = {part: int(to_number(call.get(part))) for part in _DATE_PARTS if call.has(part)}
     if parts:
         moment = _with_parts(moment, parts)
@@ -468,7 +468,7 @@ def _start_job(call: CmdletCall) -> None:
         finally:
             process.ended()
 
-    async def run(process: Any) -> int:
+    async def run(process: Process) -> int:
         try:
             await inner.call_block(block, to_items(call.get("ArgumentList")), own_scope=True)
         except PowerShellError as error:

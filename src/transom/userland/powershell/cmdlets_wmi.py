@@ -12,7 +12,7 @@ from transom.machines.windows.system import COMPUTER_NAME, SystemResources
 from transom.machines.windows.time_zones import current_zone
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_storage import attached_volumes, disk_numbers
-from transom.userland.powershell.members import parse_date
+from transom.userland.powershell.members import parse_date_time
 from transom.userland.powershell.operators import matches_wildcard, time_span
 from transom.userland.powershell.values import (
     DateTime,
@@ -233,7 +233,7 @@ def _hotfix(call: CmdletCall) -> None:
         call.emit(
             PsObject(
                 "System.Management.ManagementObject#root\\cimv2\\Win32_QuickFixEngineering",
-                {**row_, "InstalledOn": parse_date(str(row_["InstalledOn"]))},
+                {**row_, "InstalledOn": parse_date_time(str(row_["InstalledOn"]))},
             )
         )
 

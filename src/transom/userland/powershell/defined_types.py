@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.userland.powershell.tree import ClassMember
 
 

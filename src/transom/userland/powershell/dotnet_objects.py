@@ -76,7 +76,7 @@ def _failure(message: str, identity: str) -> PowerShellError:
     return PowerShellError(message, "InvalidArgument: (:) [], RuntimeException", identity)
 
 
-def version_object(value: Any) -> PsObject:
+def parse_version_object(value: Any) -> PsObject:
     shown = to_text(value)
     parts = shown.split(".")
     if not 2 <= len(parts) <= 4 or not all(part.isdigit() for part in parts):
@@ -140,7 +140,7 @@ def create_dotnet(evaluator: PowerShellSession, kind: str, arguments: list[Any])
         count = int(to_number(arguments[1])) if len(arguments) > 1 else 1
         return to_text(first) * count if not isinstance(first, list) else "".join(first)
     if kind == "version":
-        return version_object(".".join(to_text(one) for one in arguments))
+        return parse_version_object(".".join(to_text(one) for one in arguments))
     if kind in ("net.ipaddress", "ipaddress"):
         return address_object(first)
     if kind == "security.principal.windowsprincipal":
@@ -344,7 +344,7 @@ STATICS: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     ("ipaddress", "parse"): lambda evaluator, a: address_object((a or [""])[0]),
     ("net.ipaddress", "any"): lambda evaluator, a: address_object("0.0.0.0"),
     ("net.ipaddress", "loopback"): lambda evaluator, a: address_object("127.0.0.1"),
-    ("version", "parse"): lambda evaluator, a: version_object((a or [""])[0]),
+    ("version", "parse"): lambda evaluator, a: parse_version_object((a or [""])[0]),
     ("array", "reverse"): lambda evaluator, a: a[0].reverse() if a else None,
     ("array", "sort"): lambda evaluator, a: (
         a[0].sort(key=lambda one: (isinstance(one, str), one)) if a else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Self
 
@@ -13,7 +14,12 @@ from transom.userland.powershell.classes import (
 )
 from transom.userland.powershell.control import Break, Continue, Return, Thrown
 from transom.userland.powershell.defined_types import MethodScope
-from transom.userland.powershell.exceptions import catches, error_record, is_exception_type
+from transom.userland.powershell.exceptions import (
+    catches,
+    error_record,
+    is_exception_type,
+    open_failure,
+)
 from transom.userland.powershell.expression_evaluator import ExpressionEvaluator
 from transom.userland.powershell.operators import OPERATORS, expression, matches_wildcard
 from transom.userland.powershell.parameters import SWITCHES, missing_parameter, parameter_value
@@ -96,10 +102,19 @@ class PowerShellEvaluator(ExpressionEvaluator):
         self.flush()
 
     async def block(self, node: StatementBlock) -> None:
-        for statement in node.statements:
+        outer = self.extent
+        try:
+            await self._statements(node)
+        finally:
+            self.extent = outer
+
+    async def _statements(self, node: StatementBlock) -> None:
+        for statement, extent in node.located():
+            self.extent = extent
             try:
-                await self.execute(statement)
+                await self._checked(statement)
             except PowerShellError as error:
+                error.extent = error.extent or extent
                 if await self._trapped(node, error):
                     continue
                 if self.trying or isinstance(error, Thrown):
@@ -107,6 +122,17 @@ class PowerShellEvaluator(ExpressionEvaluator):
                 self.write_error(error)
             if self.emit == self.show:
                 self.flush()
+
+    async def _checked(self, statement: PsNode) -> None:
+        """Executes a statement; an error of a file that no cmdlet expects is the statement's."""
+        try:
+            await self.execute(statement)
+        except OSError as problem:
+            raise PowerShellError(
+                problem.strerror or str(problem),
+                "NotSpecified: (:) [], IOException",
+                "System.IO.IOException",
+            ) from problem
 
     async def _trapped(self, node: StatementBlock, error: PowerShellError) -> bool:
         """Runs the `trap` of a block; True if the script continues with the next statement."""
@@ -308,9 +334,11 @@ class PowerShellEvaluator(ExpressionEvaluator):
     async def _throw(self, node: ThrowStatement) -> None:
         if node.value is None and self.caught is not None:  # throws the caught error again
             error = self.caught
-            raise Thrown(
+            again = Thrown(
                 error.message, error.category, error.identity, where=error.where, value=error.value
             )
+            again.extent = error.extent
+            raise again
         value = await self.value(node.value) if node.value is not None else "ScriptHalted"
         if isinstance(value, PsObject) and value.kind.endswith(".ErrorRecord"):
             value = value.get("Exception")
@@ -383,16 +411,25 @@ class PowerShellEvaluator(ExpressionEvaluator):
             path = await self.value(redirect.target)
             if redirect.stream not in ("1", "*") or path is None or to_text(path).startswith("&"):
                 continue
-            data = formatting.format_objects(values).encode("utf-8", "surrogateescape")
-            files = self.process.files
-            if redirect.operator == ">>":
-                files.append(to_text(path), data)
-            else:
-                files.write(to_text(path), data)
+            text = formatting.format_objects(values)
+            self._write_redirected(to_text(path), text, append=redirect.operator == ">>")
             return
         if not any(redirect.stream in ("1", "*") for redirect in redirects):
             for value in values:
                 self.emit(value)
+
+    def _write_redirected(self, path: str, text: str, *, append: bool) -> None:
+        """What Out-File does. Windows PowerShell writes UTF-16, also at the end of other files."""
+        files = self.process.files
+        if self.core:
+            data = text.encode("utf-8", "surrogateescape")
+        else:
+            fresh = not (append and files.exists(path))
+            data = (codecs.BOM_UTF16_LE if fresh else b"") + text.encode("utf-16-le", "replace")
+        try:
+            (files.append if append else files.write)(path, data)
+        except OSError as problem:
+            raise open_failure(path, files.absolute(path), problem, "out-file") from None
 
     # Commands
     async def invoke(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from transom.userland.powershell.extents import position_lines
 from transom.userland.powershell.values import PowerShellError, PsObject
 
 _NAMESPACES: Final = {
@@ -71,6 +72,25 @@ _OTHERS: Final = (
 )
 _KNOWN: Final = {name.lower(): name for name in (*_NAMESPACE, *_BASES, *_BASES.values(), *_OTHERS)}
 _EVERYTHING: Final = ("exception", "systemexception")
+
+
+def open_failure(path: str, full: str, problem: OSError, command: str) -> PowerShellError:
+    """A file that Out-File, > or Tee-Object cannot write. `command` reports it."""
+    missing = isinstance(problem, FileNotFoundError)
+    reason = "DirectoryNotFoundException" if missing else "UnauthorizedAccessException"
+    if missing:
+        message = f"Could not find a part of the path '{full}'."
+    elif isinstance(problem, PermissionError | IsADirectoryError):
+        message = f"Access to the path '{full}' is denied."
+    else:
+        message, reason = problem.strerror or str(problem), "IOException"
+    return PowerShellError(
+        message,
+        f"OpenError: (:) [Out-File], {reason}",
+        "FileOpenFailure,Microsoft.PowerShell.Commands.OutFileCommand",
+        where=command,
+        value=path,
+    )
 
 
 def is_exception_type(name: str) -> bool:
@@ -151,6 +171,8 @@ def _category_parts(category: str) -> dict[str, Any]:
 
 
 def error_record(error: PowerShellError) -> PsObject:
+    extent = error.extent
+    line = extent.line if extent is not None else 1
     category = PsObject(
         "System.Management.Automation.ErrorCategoryInfo",
         _category_parts(error.category),
@@ -158,7 +180,13 @@ def error_record(error: PowerShellError) -> PsObject:
     )
     invocation = PsObject(
         "System.Management.Automation.InvocationInfo",
-        {"MyCommand": error.where or None, "ScriptLineNumber": 1, "OffsetInLine": 1},
+        {
+            "MyCommand": error.where or None,
+            "ScriptLineNumber": line,
+            "OffsetInLine": extent.column if extent is not None else 1,
+            "Line": extent.source_line if extent is not None else "",
+            "PositionMessage": "\r\n".join(position_lines(extent)) if extent is not None else "",
+        },
     )
     return PsObject(
         "System.Management.Automation.ErrorRecord",
@@ -169,7 +197,7 @@ def error_record(error: PowerShellError) -> PsObject:
             "FullyQualifiedErrorId": error.identity,
             "ErrorDetails": None,
             "InvocationInfo": invocation,
-            "ScriptStackTrace": "at <ScriptBlock>, <No file>: line 1",
+            "ScriptStackTrace": f"at <ScriptBlock>, <No file>: line {line}",
         },
         error.message,
     )

@@ -261,6 +261,11 @@ _COMPUTED: Final[dict[str, dict[str, Callable[[PsObject], Any]]]] = {
 }
 
 
+def _view(kind: str) -> str:
+    """Files and directories are rows of one table."""
+    return "System.IO.FileInfo" if kind == "System.IO.DirectoryInfo" else kind
+
+
 def format_objects(values: list[Any]) -> str:
     """The console output of one statement."""
     out: list[str] = []
@@ -273,7 +278,7 @@ def format_objects(values: list[Any]) -> str:
 
     for value in values:
         if isinstance(value, PsObject) and not _is_text(value):
-            if group and group[0].kind != value.kind:
+            if group and _view(group[0].kind) != _view(value.kind):
                 flush()
             group.append(value)
             continue

@@ -52,7 +52,7 @@ def item_at(container: Any, index: int) -> Any:
     return container if index in (0, -1) and container is not None else None
 
 
-def parse_date(shown: str) -> DateTime:
+def parse_date_time(shown: str) -> DateTime:
     for shape in (
         "%Y-%m-%dT%H:%M:%SZ",
         "%Y-%m-%dT%H:%M:%S",
@@ -142,7 +142,7 @@ def _cast_char(value: Any) -> Char:
 
 
 def _cast_date(value: Any) -> DateTime:
-    return value if isinstance(value, DateTime) else parse_date(to_text(value))
+    return value if isinstance(value, DateTime) else parse_date_time(to_text(value))
 
 
 def _unless_object(convert: Callable[[Any], PsObject]) -> Callable[[Any], PsObject]:
@@ -240,7 +240,7 @@ _CASTS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("xml", "xml.xmldocument"), parse_xml),
     "datetime": _cast_date,
     "array": to_items,
-    "version": _unless_object(dotnet_objects.version_object),
+    "version": _unless_object(dotnet_objects.parse_version_object),
     **dict.fromkeys(("ipaddress", "net.ipaddress"), _unless_object(dotnet_objects.address_object)),
     "timespan": _unless_object(lambda value: statics.parse_time_span(to_text(value))),
     "security.principal.windowsprincipal": _cast_principal,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from transom.kit.caching import text_cache
 from transom.userland.powershell.expressions import REDIRECT_PATTERN, TYPE_PATTERN, ExpressionParser
+from transom.userland.powershell.extents import SourceExtent
 from transom.userland.powershell.lexer import IncompleteScript, ParseFault, Scanner
 from transom.userland.powershell.tree import (
     ArrayLiteral,
@@ -50,9 +51,8 @@ from transom.userland.powershell.tree import (
 )
 
 _STATEMENT_ENDS = frozenset(";|)}\n&")
-_ATTRIBUTE = re.compile(
-    r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
-)  # [string], [object[]], [Parameter(Mandatory = $true)]
+# [string], [object[]], [Parameter(Mandatory = $true)]
+_ATTRIBUTE = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
 _LABEL = re.compile(r":([A-Za-z_]\w*)[ \t]+(?=(?:foreach|for|while|do|switch)\b)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ATTRIBUTE_NAME = re.compile(r"\[\s*([A-Za-z_][\w.]*)\s*\(", re.DOTALL)
@@ -121,19 +121,27 @@ class _Parser(ExpressionParser):
     def statements(self, end: str) -> StatementBlock:
         """Statements up to `end`, which is consumed; "" is the end of the text."""
         out: list[PsNode] = []
+        extents: list[SourceExtent] = []
         while True:
             self.separators()
             if end and self.take(end):
-                return StatementBlock(tuple(out))
+                return StatementBlock(tuple(out), tuple(extents))
             if self.at_end():
                 if end:
                     raise IncompleteScript(
                         f"Missing closing '{end}' in statement block or type definition."
                     )
-                return StatementBlock(tuple(out))
+                return StatementBlock(tuple(out), tuple(extents))
             if self.peek() in ")}":
                 raise ParseFault(f"Unexpected token '{self.peek()}' in expression or statement.")
+            start = self.position
             out.append(self.statement())
+            extents.append(self._extent(start))
+
+    def _extent(self, start: int) -> SourceExtent:
+        """From `start` to here, without the blanks that follow."""
+        end = start + len(self.text[start : self.position].rstrip())
+        return SourceExtent(self.text, start, end)
 
     def braces(self) -> StatementBlock:
         self.blanks(newlines=True)
@@ -445,7 +453,7 @@ class _Parser(ExpressionParser):
         statements = body.statements
         first = statements[0] if statements else None
         if isinstance(first, ParamStatement):
-            return ScriptBlockLiteral(first.parameters, StatementBlock(statements[1:]))
+            return ScriptBlockLiteral(first.parameters, body.rest())
         return ScriptBlockLiteral(parameters, body)
 
     def param(self, word: str) -> PsNode | None:
@@ -498,9 +506,10 @@ class _Parser(ExpressionParser):
             '"',
             "'",
         ):
+            start = self.position
             self.position += 1
             self.blanks()
-            return self.command(self.argument(), c)
+            return self.command(self.argument(), c, start)
         if self._begins_expression(c):
             return self.expression()
         match = re.compile(r"[^\s;|&(){},\"'`$<>]+").match(self.text, self.position)
@@ -510,8 +519,9 @@ class _Parser(ExpressionParser):
                 if c
                 else "An expression was expected after '('."
             )
+        start = self.position
         name_parts = self.bare_word()
-        return self.command(_joined(name_parts), "")
+        return self.command(_joined(name_parts), "", start)
 
     def _begins_expression(self, c: str) -> bool:
         if not c:
@@ -528,7 +538,12 @@ class _Parser(ExpressionParser):
             is not None
         )
 
-    def command(self, name: PsNode, operator: str) -> PsNode:
+    def command(self, name: PsNode, operator: str, start: int) -> PsNode:
+        """`start`: where its operator or its name begins; the position is after its name."""
+        name_start = start + 1 if operator else start
+        while self.text[name_start].isspace():
+            name_start += 1
+        name_extent = self._extent(name_start)
         arguments: list[PsArgument] = []
         redirects: list[StreamRedirect] = []
         while True:
@@ -555,7 +570,8 @@ class _Parser(ExpressionParser):
                     arguments.append(ParameterArgument(parameter[1]))
                 continue
             arguments.append(self.splatted() or self.argument())
-        return CommandNode(name, tuple(arguments), tuple(redirects), operator)
+        extent = self._extent(start)
+        return CommandNode(name, tuple(arguments), tuple(redirects), operator, extent, name_extent)
 
     def splatted(self) -> SplattedArgument | None:
         """`@name`: the values of a table, or of an array, as arguments."""

@@ -14,6 +14,7 @@ from transom.userland.powershell.automatic import AUTOMATIC
 from transom.userland.powershell.control import Thrown
 from transom.userland.powershell.defined_types import DefinedType
 from transom.userland.powershell.exceptions import error_record
+from transom.userland.powershell.extents import SourceExtent, position_lines
 from transom.userland.powershell.lexer import ParseFault
 from transom.userland.powershell.tree import (
     BoundArgument,
@@ -93,6 +94,7 @@ class PowerShellSession(ABC):
         self.aliases: dict[str, str] = {}  # by Set-Alias
         self.drives: dict[str, tuple[str, str]] = {}  # by New-PSDrive: provider and root
         self.script = ""
+        self.extent: SourceExtent | None = None  # of the command or statement that runs
         self.held: list[Any] = []  # objects for the console, held until one of another kind follows
         self.emit: Emit = self.show
         self.jobs: list[Any] = []
@@ -190,6 +192,7 @@ class PowerShellSession(ABC):
 
     def remember(self, error: PowerShellError) -> None:
         """Adds it to $Error, newest first."""
+        error.extent = error.extent or self.extent
         self.errors.insert(0, error)
         del self.errors[_MAXIMUM_ERROR_COUNT:]
 
@@ -219,15 +222,15 @@ class PowerShellSession(ABC):
         )
 
     def print_error(self, error: PowerShellError) -> None:
+        error.extent = error.extent or self.extent
         if self.merging:  # 2>&1
             self.emit(error_record(error))
             return
         self.flush()
         where = f"{error.where} : " if error.where else ""
         lines = [f"{where}{error.message}"]
-        if not error.where or error.identity == "CommandNotFoundException":
-            first = next((line for line in self.script.splitlines() if line.strip()), "").strip()
-            lines += ["At line:1 char:1", f"+ {first[:110]}", "+ " + "~" * min(len(first), 110)]
+        if error.extent is not None and error.has_position:
+            lines += position_lines(error.extent, to_text(self.get("pscommandpath")))
         self._write_error(lines, error)
 
     def _write_error(self, lines: list[str], error: PowerShellError) -> None:

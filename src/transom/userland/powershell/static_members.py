@@ -12,11 +12,12 @@ from transom.kit.uuids import random_uuid
 from transom.machines.windows.registry import ExpandString
 from transom.machines.windows.variables import MACHINE, expand_registry_value, user_key
 from transom.userland.powershell import dotnet_objects, machine_statics, statics
+from transom.userland.powershell.file_times import TIME_METHODS
 from transom.userland.powershell.members import (
     console_write,
     console_write_line,
     local_date,
-    parse_date,
+    parse_date_time,
 )
 from transom.userland.powershell.new_object import create_powershell_object
 from transom.userland.powershell.operators import format_operator, matches_wildcard
@@ -222,7 +223,7 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("datetime", "today"): lambda evaluator, a: DateTime(
         _now(evaluator, a).moment // 86400 * 86400
     ),
-    ("datetime", "parse"): lambda evaluator, a: parse_date(to_text((a or [""])[0])),
+    ("datetime", "parse"): lambda evaluator, a: parse_date_time(to_text((a or [""])[0])),
     ("console", "writeline"): console_write_line,
     ("console", "write"): console_write,
     ("console", "readline"): _read_line,
@@ -283,7 +284,7 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ),
     **{(kind, "tryparse"): _try_parse(int) for kind in ("int", "int32", "int64", "long")},
     ("double", "tryparse"): _try_parse(float),
-    ("datetime", "tryparse"): _try_parse(parse_date),
+    ("datetime", "tryparse"): _try_parse(parse_date_time),
     ("bool", "tryparse"): _try_parse(_parse_bool),
     ("string", "isnullorempty"): lambda evaluator, a: not to_text((a or [None])[0]),
     ("string", "isnullorwhitespace"): lambda evaluator, a: not to_text((a or [None])[0]).strip(),
@@ -328,7 +329,13 @@ def static_member(
     key = (kind, name.lower())
     if arguments is None and key[1] in evaluator.static_values.get(kind, {}):
         return evaluator.static_values[kind][key[1]]
-    tables = (_STATIC, statics.STATICS, dotnet_objects.STATICS, machine_statics.STATICS)
+    tables = (
+        _STATIC,
+        statics.STATICS,
+        TIME_METHODS,
+        dotnet_objects.STATICS,
+        machine_statics.STATICS,
+    )
     found = next((table[key] for table in tables if key in table), None)
     if found is not None:
         return found(evaluator, arguments)

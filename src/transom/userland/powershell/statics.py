@@ -27,7 +27,7 @@ from transom.userland.powershell.values import (
 Static = Callable[[PowerShellSession, "list[Any] | None"], Any]
 
 
-def _failed(name: str, count: int, why: str) -> PowerShellError:
+def method_failed(name: str, count: int, why: str) -> PowerShellError:
     return PowerShellError(
         f'Exception calling "{name}" with "{count}" argument(s): "{why}"',
         "NotSpecified: (:) [], MethodInvocationException",
@@ -35,7 +35,7 @@ def _failed(name: str, count: int, why: str) -> PowerShellError:
     )
 
 
-def _why(path: str, full: str, error: OSError) -> str:
+def io_message(path: str, full: str, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         if windows_error_code(error) == 3:
             return f"Could not find a part of the path '{full}'."
@@ -61,7 +61,9 @@ def _on_file(name: str, work: Callable[[Any, list[Any]], Any]) -> Static:
             return work(files, arguments)
         except OSError as error:
             path = to_text(arguments[0])
-            raise _failed(name, len(arguments), _why(path, files.absolute(path), error)) from None
+            raise method_failed(
+                name, len(arguments), io_message(path, files.absolute(path), error)
+            ) from None
 
     return run
 
@@ -77,7 +79,7 @@ def _joined(values: Any) -> bytes:
 def _copy(files: Any, a: list[Any]) -> None:
     if files.exists(to_text(a[1])) and not (len(a) > 2 and a[2]):
         raise OSError(17, f"The file '{files.absolute(to_text(a[1]))}' already exists.")
-    files.write(to_text(a[1]), files.read(to_text(a[0])))
+    files.copy(to_text(a[0]), to_text(a[1]))
 
 
 def _delete(files: Any, a: list[Any]) -> None:
@@ -133,7 +135,6 @@ _FILES: Final[dict[tuple[str, str], Callable[[Any, list[Any]], Any]]] = {
     ("io.file", "Delete"): _delete,
     ("io.file", "Copy"): _copy,
     ("io.file", "Move"): lambda files, a: files.rename(to_text(a[0]), to_text(a[1])),
-    ("io.file", "GetLastWriteTime"): lambda files, a: DateTime(files.stat(to_text(a[0])).mtime),
     ("io.file", "GetAttributes"): lambda files, a: (
         ", ".join(
             {"A": "Archive", "S": "System", "H": "Hidden", "R": "ReadOnly"}[c]
@@ -275,7 +276,7 @@ def _exact(evaluator: PowerShellSession, a: list[Any] | None) -> DateTime:
     try:
         return DateTime(float(calendar.timegm(time.strptime(given[0], shape))))
     except ValueError:
-        raise _failed(
+        raise method_failed(
             "ParseExact", len(given), "String was not recognized as a valid DateTime."
         ) from None
 

@@ -6,8 +6,13 @@ tree of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import field
+from itertools import zip_longest
 from typing import Any
+
+from transom.kit.lazy_dataclass import dataclass
+from transom.userland.powershell.extents import SourceExtent
 
 # ---- expressions
 
@@ -179,6 +184,8 @@ class CommandNode:
     arguments: tuple[PsArgument, ...]
     redirects: tuple[StreamRedirect, ...]
     operator: str
+    extent: SourceExtent | None = field(default=None, compare=False)
+    name_extent: SourceExtent | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,14 @@ class RedirectedExpression:
 @dataclass(frozen=True, slots=True)
 class StatementBlock:
     statements: tuple[PsNode, ...]
+    extents: tuple[SourceExtent, ...] = field(default=(), compare=False)  # of the statements
+
+    def located(self) -> Iterator[tuple[PsNode, SourceExtent | None]]:
+        return zip_longest(self.statements, self.extents)
+
+    def rest(self) -> StatementBlock:
+        """Without the first statement."""
+        return StatementBlock(self.statements[1:], self.extents[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from transom.userland.limits import MAX_ITEMS, bounded
+from transom.userland.powershell.extents import SourceExtent
 from transom.userland.powershell.tree import ScriptParameter, StatementBlock
 
 CUSTOM_OBJECT: Final = "System.Management.Automation.PSCustomObject"
@@ -36,6 +37,8 @@ class PowerShellError(Exception):
         self.where = where  # the command that reports it; precedes the message
         self.value = value  # the thrown value
         self.inner = inner  # the type of the inner exception
+        self.extent: SourceExtent | None = None  # of the command or statement
+        self.has_position = True  # whether the console shows where it is
 
 
 class Hashtable(dict[Any, Any]):

@@ -13,7 +13,7 @@ from transom.userland.servers.http import Handler
 from transom.userland.servers.simple import flag
 
 
-def serve_tls(server: ServerProgram, handler: Handler) -> Program:
+def serve_tls(server: ServerProgram, handler: Handler, *, port_flag: str = "port") -> Program:
     """Serves on `--port`, with the certificate of `--tls-cert-file` and `--tls-private-key-file`."""
     context = server.context
     files = FileView(context, context.cwd)
@@ -28,7 +28,7 @@ def serve_tls(server: ServerProgram, handler: Handler) -> Program:
         )
     except OSError as error:
         return _fail(server, f"open {path}: {os.strerror(error.errno or 0).lower()}", 255)
-    port = int(flag(context, "port", "443"))
+    port = int(flag(context, port_flag, "443"))
     try:
         server.serve(port, gomux.served_file(handler), certificate=lambda: pair)
     except OSError as error:

@@ -68,7 +68,7 @@ def written(content: str, status: int = 200) -> ProgramHttpResponse:
     return ProgramHttpResponse(status, content.encode("utf-8", "surrogateescape"))
 
 
-def redirect(location: str, code: int = 302) -> ProgramHttpResponse:
+def mux_redirect(location: str, code: int = 302) -> ProgramHttpResponse:
     message = {
         301: "Moved Permanently",
         302: "Found",
@@ -95,7 +95,7 @@ def served_file(handler: Handler) -> Handler:
         route, question, query = request.target.partition("?")
         clean = tidy(route)
         if clean != route and route.startswith("/") and request.method != "CONNECT":
-            return redirect(clean + question + query, 301)
+            return mux_redirect(clean + question + query, 301)
         answer = handler(request)
         response = await answer if inspect.isawaitable(answer) else answer
         if response.body and not any(

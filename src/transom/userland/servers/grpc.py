@@ -44,9 +44,8 @@ def _service(message: bytes) -> str:
 
 
 def _answer(stream: int, status: int | None) -> bytes:
-    begin = b"\x88" + _header(
-        b"content-type", b"application/grpc"
-    )  # 0x88: `:status: 200` of the static table
+    # 0x88: `:status: 200` of the static table
+    begin = b"\x88" + _header(b"content-type", b"application/grpc")
     if status is None:
         trailer = (
             begin

@@ -10,9 +10,9 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
-from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.task_set import TaskSet
 from transom.userland.api import ProgramContext
 from transom.userland.servers import tls

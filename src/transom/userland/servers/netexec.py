@@ -220,7 +220,7 @@ class _Actions:
             return program_text_response(
                 f"argument 'code' must be an integer or empty, got \"{code}\"\n"
             )
-        return gomux.redirect(location, int(code or 302))
+        return gomux.mux_redirect(location, int(code or 302))
 
     async def _shell(self, command: str) -> ProgramHttpResponse:
         self.server.go_log(f"GET /shell?cmd={command}")

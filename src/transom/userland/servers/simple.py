@@ -217,7 +217,7 @@ def liveness_server(context: ProgramContext) -> Program:
         if request.path == "/started":
             return program_text_response(f"{age:.9g}s")
         if request.path == "/redirect":
-            return gomux.redirect(request.query.get("loc", ""))
+            return gomux.mux_redirect(request.query.get("loc", ""))
         return program_text_response("404 page not found\n", 404)
 
     return _one_port(context, 8080, server, gomux.served_file(handle))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.kit.argv import parse_command_line
+from transom.kit.named_tuple import NamedTuple
 from transom.machines import security
 from transom.machines.windows.accounts import AccountDatabase, AccountError, LocalUser, WindowsUser
 from transom.machines.windows.time_zones import offset_seconds

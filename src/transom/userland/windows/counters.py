@@ -6,23 +6,24 @@ import re
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.system import SystemResources
-from transom.userland.api import ProgramContext
+from transom.userland.api import ProcessEntry, ProgramContext
 from transom.userland.process import Command, Process
 from transom.userland.windows import wmi
 from transom.userland.windows.clock import wall_clock_time
 
-Counter = Callable[[SystemResources, Any], list[tuple[str, float]]]
+Counter = Callable[[SystemResources, ProgramContext], list[tuple[str, float]]]
 
 
 def _single(read: Callable[[SystemResources], float]) -> Counter:
     return lambda found, context: [("", read(found))]
 
 
-def _of_processes(read: Callable[[Any], float]) -> Counter:
-    def counter(found: SystemResources, context: Any) -> list[tuple[str, float]]:
+def _of_processes(read: Callable[[ProcessEntry], float]) -> Counter:
+    def counter(found: SystemResources, context: ProgramContext) -> list[tuple[str, float]]:
         rows = [
             (wmi.image_name(entry).removesuffix(".exe").lower(), read(entry))
             for entry in wmi.wmi_processes(context)[1:]

@@ -38,7 +38,7 @@ def event_filter(query: str, now: float) -> EventFilter:
     return lambda entry: bool(expression(_element(entry)))
 
 
-def event_time(moment: float) -> str:
+def event_xml_time(moment: float) -> str:
     """The time of an event as its XML shows it."""
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
     return f"{whole}.{int(moment % 1 * 1000):03d}Z"
@@ -50,7 +50,7 @@ def _element(entry: LogEntry) -> _Node:
             "Provider": {"@Name": entry.source},
             "EventID": entry.event_id,
             "Level": LEVELS[entry.level],
-            "TimeCreated": {"@SystemTime": event_time(entry.time), "": entry.time},
+            "TimeCreated": {"@SystemTime": event_xml_time(entry.time), "": entry.time},
             "EventRecordID": entry.number,
             "Channel": entry.log,
         },

@@ -8,7 +8,12 @@ from xml.sax.saxutils import escape
 
 from transom.machines.windows.journal import LogEntry
 from transom.userland.process import Command, Process
-from transom.userland.windows.event_query import LEVELS, EventQueryError, event_filter, event_time
+from transom.userland.windows.event_query import (
+    LEVELS,
+    EventQueryError,
+    event_filter,
+    event_xml_time,
+)
 
 LOGS: Final = (
     "Application",
@@ -96,7 +101,7 @@ _COMMANDS: Final = (
 def _describe(process: Process, log: str, *, information: bool) -> None:
     entries = _entries(process, log)
     if information:
-        moments = [event_time(entry.time) for entry in entries]
+        moments = [event_xml_time(entry.time) for entry in entries]
         process.print_line(f"creationTime: {moments[0] if moments else 'n/a'}")
         process.print_line(f"lastWriteTime: {moments[-1] if moments else 'n/a'}")
         process.print_line(f"numberOfLogRecords: {len(entries)}")
@@ -141,7 +146,7 @@ def _as_text(process: Process, entry: LogEntry, position: int) -> str:
     rows = (
         ("Log Name", entry.log),
         ("Source", entry.source),
-        ("Date", event_time(entry.time)),
+        ("Date", event_xml_time(entry.time)),
         ("Event ID", str(entry.event_id)),
         ("Task", "N/A"),
         ("Level", entry.level),
@@ -160,7 +165,7 @@ def _as_xml(process: Process, entry: LogEntry) -> str:
     return (
         "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>"
         f"<Provider Name='{escape(entry.source)}'/><EventID Qualifiers='0'>{entry.event_id}</EventID><Level>{level}</Level>"
-        f"<Task>0</Task><Keywords>0x80000000000000</Keywords><TimeCreated SystemTime='{event_time(entry.time)}'/>"
+        f"<Task>0</Task><Keywords>0x80000000000000</Keywords><TimeCreated SystemTime='{event_xml_time(entry.time)}'/>"
         f"<EventRecordID>{entry.number}</EventRecordID><Channel>{escape(entry.log)}</Channel>"
         f"<Computer>{escape(computer)}</Computer><Security/></System>"
         f"<EventData><Data>{escape(entry.message)}</Data></EventData></Event>"

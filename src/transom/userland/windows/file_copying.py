@@ -7,8 +7,9 @@ import ntpath
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Stat
 from transom.machines.styles import windows_error_code
 from transom.userland.process import Command, Process
@@ -158,9 +159,9 @@ def _xcopy_file(plan: _XcopyPlan, path: str, place: str) -> bool:
     try:
         if "r" in switches and files.exists(place):
             files.set_attributes(place, off="R")
-        files.write(place, files.read(path))
-        if "k" in switches:
-            files.set_attributes(place, on=files.attributes(path))
+        files.copy(path, place)
+        if "k" not in switches:
+            files.set_attributes(place, off="R")
         return True
     except OSError as error:
         if "c" not in switches:
@@ -262,7 +263,8 @@ class _Robocopy:
                 self.skipped += 1
             else:
                 if "l" not in switches:
-                    files.write(place, data)
+                    files.copy(path, place)
+                    files.set_times(place, created=state.created)
                 self.copied, self.size = self.copied + 1, self.size + len(data)
                 if "nfl" not in switches:
                     kind = "" if "nc" in switches else "    New File  "

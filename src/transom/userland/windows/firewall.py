@@ -20,7 +20,7 @@ from transom.machines.windows.firewall import (
     delete_rule,
     firewall_rules,
     parse_addresses,
-    parse_ports,
+    parse_port_ranges,
     profile_enabled,
     profile_setting,
     put_rule,
@@ -333,7 +333,7 @@ def _changed(rule: FirewallRule, named: Mapping[str, str]) -> FirewallRule:
     )
     if made.protocol not in ("TCP", "UDP") and (made.local_port != ANY or made.remote_port != ANY):
         raise _BadRule("A port can be specified only if the protocol is TCP or UDP.")
-    if parse_ports(made.local_port) is None or parse_ports(made.remote_port) is None:
+    if parse_port_ranges(made.local_port) is None or parse_port_ranges(made.remote_port) is None:
         raise _BadRule("A specified port value is not valid.")
     if parse_addresses(made.local_address) is None or parse_addresses(made.remote_address) is None:
         raise _BadRule("A specified IP address or address keyword is not valid.")

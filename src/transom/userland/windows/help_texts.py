@@ -4,7 +4,9 @@ as it is supported.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from transom.kit.named_tuple import NamedTuple
 
 
 class HelpText(NamedTuple):

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
+from transom.kit.ip_addresses import is_ip_address
 from transom.userland.api import OpenSocket
 from transom.userland.network_view import NetworkInterface, NetworkView
-from transom.userland.posix.commands.network import is_ip_address
 from transom.userland.process import Command, Process
 from transom.userland.windows import routes
 from transom.userland.windows.wmi import image_name
@@ -95,7 +95,7 @@ def _print_ping_statistics(process: Process, address: str, sent: int, received: 
 async def _address(process: Process, host: str, only_v4: bool) -> str | None:
     if host.lower() == "localhost":
         return "127.0.0.1" if only_v4 else "::1"
-    if is_ip_address(host):
+    if is_ip_address(host.strip("[]")):
         return host
     try:
         return (await process.context.network.resolve(host))[0]

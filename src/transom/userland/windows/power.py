@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.power import PowerAction, PowerSwitch
 from transom.userland.process import Command, Process
 

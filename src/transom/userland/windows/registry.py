@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.windows.registry import (
     ROOTS,
     ExpandString,

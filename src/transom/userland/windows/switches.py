@@ -5,7 +5,9 @@ all others. A switch that is not performed is refused, never ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from transom.kit.named_tuple import NamedTuple
 
 Refusal = tuple[str, int]
 """What the tool prints, and its exit code."""

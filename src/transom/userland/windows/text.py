@@ -5,8 +5,9 @@ from __future__ import annotations
 import ntpath
 import re
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.limits import MAX_LINES, check_size
 from transom.userland.preemption import check_slice, sort_in_slices
 from transom.userland.process import Command, Process

@@ -88,7 +88,13 @@ def _entry(title: Child, facts: Sequence[str], document: Any, *inner: Child) -> 
         tag(
             "details",
             tag("summary", "document", class_="muted"),
-            tag("pre", orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()),
+            tag(
+                "pre",
+                orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(),
+                tabindex="0",
+                role="region",
+                aria_label="Document of HNS",
+            ),
         ),
     )
 

@@ -10,7 +10,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
 from transom.web.layout import page_response
 from transom.web.markup import tag
-from transom.web.responses import json_response
+from transom.web.responses import json_page
 from transom.web.routing import Page, PageRequest, Route
 from transom.web.workers import run_in_worker
 
@@ -56,7 +56,7 @@ async def show_lint(request: PageRequest) -> Answer:
             "form",
             node_choice.choice_fields(choice),
             tag("span", class_="grow"),
-            node_choice.select_field("format", "Save as", _FORMATS, "text"),
+            node_choice.select_input("format", "Save as", _FORMATS, "text"),
             tag("button", "Save", type="button", id="save"),
             tag("button", "Check", type="submit", class_="primary"),
             node_choice.rehearsal_fields(),
@@ -95,7 +95,7 @@ async def show_lint(request: PageRequest) -> Answer:
 async def check_manifests(request: PageRequest) -> Answer:
     text, choice, body = _read(request)
     later = node_choice.read_rehearsal(_field_of(body), choice)
-    return json_response(await run_in_worker(manifest_check.check_manifest, text, choice, later))
+    return json_page(await run_in_worker(manifest_check.check_manifest, text, choice, later))
 
 
 async def save_report(request: PageRequest) -> Answer:
@@ -104,9 +104,7 @@ async def save_report(request: PageRequest) -> Answer:
     if form not in dict(_FORMATS):
         raise ApiError(400, "BadRequest", f"format is one of {', '.join(dict(_FORMATS))}")
     later = node_choice.read_rehearsal(_field_of(body), choice)
-    return json_response(
-        await run_in_worker(manifest_check.render_report, text, choice, form, later)
-    )
+    return json_page(await run_in_worker(manifest_check.render_report, text, choice, form, later))
 
 
 def _read(request: PageRequest) -> tuple[str, NodeChoice, dict[str, object]]:

@@ -93,7 +93,7 @@ def choice_fields(chosen: NodeChoice) -> list[Markup]:
         "runtime": ("Runtime", _RUNTIMES, chosen.runtime or ""),
         "network": ("Network", _NETWORKS, chosen.network or ""),
     }
-    return [select_field(name, *values[name]) for name in FIELDS]
+    return [select_input(name, *values[name]) for name in FIELDS]
 
 
 def rehearsal_fields() -> Markup:
@@ -101,9 +101,9 @@ def rehearsal_fields() -> Markup:
     return tag(
         "fieldset",
         tag("legend", "Rehearse an upgrade to"),
-        select_field(f"{_LATER}release", "Release", [("", "no"), *_RELEASES], ""),
-        select_field(f"{_LATER}build", "Windows build", _BUILDS, ""),
-        select_field(f"{_LATER}runtime", "Runtime", _RUNTIMES, ""),
+        select_input(f"{_LATER}release", "Release", [("", "no"), *_RELEASES], ""),
+        select_input(f"{_LATER}build", "Windows build", _BUILDS, ""),
+        select_input(f"{_LATER}runtime", "Runtime", _RUNTIMES, ""),
         class_="rehearsal",
     )
 
@@ -121,7 +121,7 @@ _RUNTIMES: Final[_Options] = [("", "any"), *((one, one) for one in ALL_RUNTIMES)
 _NETWORKS: Final[_Options] = [("", "any"), *((one, one) for one in ALL_NETWORKS)]
 
 
-def select_field(name: str, title: str, options: Iterable[tuple[str, str]], chosen: str) -> Markup:
+def select_input(name: str, title: str, options: Iterable[tuple[str, str]], chosen: str) -> Markup:
     return tag(
         "label",
         title,

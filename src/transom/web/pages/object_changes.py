@@ -12,7 +12,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.web.apply_changes import (
     FIELD_MANAGER,
-    apply_configuration,
+    configuration_to_apply,
     conflict_rows,
     removed_fields,
 )
@@ -23,7 +23,7 @@ from transom.web.object_text import (
     yaml_text,
 )
 from transom.web.pages.object_address import request_kind, request_namespace, request_object
-from transom.web.responses import json_response
+from transom.web.responses import json_page
 from transom.web.routing import PageRequest
 
 
@@ -42,7 +42,7 @@ async def apply_object(request: PageRequest) -> Answer:
         query["dryRun"] = "All"
     if body.get("force"):
         query["force"] = "true"
-    configuration = apply_configuration(
+    configuration = configuration_to_apply(
         {**editable_object(now), "metadata": _with_managers(now)}, wanted
     )
     answer = await request.services.api.request(
@@ -55,10 +55,10 @@ async def apply_object(request: PageRequest) -> Answer:
     if answer.status == 409:
         problem = _error_of(answer.body)
         if conflicts := conflict_rows(problem.get("details")):
-            return json_response({"conflicts": conflicts, "message": problem.get("message")})
+            return json_page({"conflicts": conflicts, "message": problem.get("message")})
     result = answer.json()
     before, after = await yaml_text(editable_object(now)), await yaml_text(editable_object(result))
-    return json_response(
+    return json_page(
         {
             "diff": await diff_lines(before, after),
             "edited": after,
@@ -92,7 +92,7 @@ def _error_of(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-async def delete_object(request: PageRequest) -> Answer:
+async def delete_shown_object(request: PageRequest) -> Answer:
     """Deletes the object that the page showed: {uid, propagation, dryRun}."""
     body = request.json()
     kind = await request_kind(request)
@@ -107,4 +107,4 @@ async def delete_object(request: PageRequest) -> Answer:
         body=orjson.dumps(options),
     )
     answer.json()  # raises what the server refuses
-    return json_response({"deleted": True})
+    return json_page({"deleted": True})

@@ -16,9 +16,9 @@ from transom.machinery.objects import Object
 from transom.web.apply_changes import fields_text
 from transom.web.kind_index import ServedKind
 from transom.web.object_text import editable_object, without_managed_fields, yaml_text
-from transom.web.owner_tree import owned_objects, owner_chain
+from transom.web.owner_tree import owned_tree, owner_chain
 from transom.web.pages.object_address import request_kind, request_namespace, request_object
-from transom.web.responses import EventStream, event_response, json_response
+from transom.web.responses import EventStream, event_response, json_page
 from transom.web.routing import PageRequest
 
 _MOST_EVENTS: Final = 100
@@ -234,8 +234,8 @@ async def object_tree(request: PageRequest) -> Answer:
     kind, obj = await request_object(request)
     api, index = request.services.api, request.services.kinds
     owners = await owner_chain(api, index, obj)
-    below = await owned_objects(api, index, kind.kind, obj)
-    return json_response(
+    below = await owned_tree(api, index, kind.kind, obj)
+    return json_page(
         {
             "owners": owners,
             "self": {"kind": kind.kind, "name": obj["metadata"]["name"]},

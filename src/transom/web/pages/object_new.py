@@ -17,7 +17,7 @@ from transom.web.layout import page_response
 from transom.web.markup import tag
 from transom.web.object_text import parse_yaml_object, without_managed_fields, yaml_text
 from transom.web.pages.object_address import OBJECTS_PAGE
-from transom.web.responses import json_response
+from transom.web.responses import json_page
 from transom.web.routing import PageRequest
 
 NEW_OBJECT: Final = "/objects/new"
@@ -77,7 +77,7 @@ def _template(kind: ServedKind | None, namespace: str) -> str:
     return "\n".join([*lines, ""])
 
 
-async def create_object(request: PageRequest) -> Answer:
+async def create_from_yaml(request: PageRequest) -> Answer:
     """Creates the object: {yaml, namespace, dryRun}. Errors are those of the API server."""
     body = request.json()
     wanted = await parse_yaml_object(str(body.get("yaml") or ""))
@@ -92,7 +92,7 @@ async def create_object(request: PageRequest) -> Answer:
     result = answer.json()
     meta = result["metadata"]
     place = quote(str(meta.get("namespace") or ""), safe="")
-    return json_response(
+    return json_page(
         {
             "dryRun": bool(body.get("dryRun")),
             "yaml": await yaml_text(without_managed_fields(result)),

@@ -187,7 +187,7 @@ def _yaml_panel(kind: ServedKind, text: str, edited: str) -> Markup:
             class_="toolbar",
             id="yaml-tools",
         ),
-        tag("pre", text, id="yaml", tabindex="0", aria_label="YAML"),
+        tag("pre", text, id="yaml-text", tabindex="0", aria_label="YAML"),
         editor,
     )
 

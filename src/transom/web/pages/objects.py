@@ -17,7 +17,7 @@ from transom.http.messages import Answer
 from transom.machinery.errors import ApiError
 from transom.web.api_access import TABLE
 from transom.web.kind_index import CORE, ServedKind, object_page
-from transom.web.layout import page_response
+from transom.web.layout import page_response, scroll_box
 from transom.web.markup import Child, Markup, fragment, tag
 from transom.web.pages import (
     object_changes,
@@ -28,7 +28,7 @@ from transom.web.pages import (
     pod_streams,
 )
 from transom.web.pages.object_address import OBJECT, OBJECTS_PAGE, request_kind
-from transom.web.responses import EventStream, event_response, redirect
+from transom.web.responses import EventStream, event_response, redirect_to_page
 from transom.web.routing import PageRequest, Route
 
 _ROWS: Final = 100
@@ -52,7 +52,7 @@ _COMMON: Final = (
 
 
 async def show_start(_: PageRequest) -> Answer:
-    return redirect("/objects/core/v1/pods")
+    return redirect_to_page("/objects/core/v1/pods")
 
 
 async def show_table(request: PageRequest) -> Answer:
@@ -74,7 +74,7 @@ async def show_table(request: PageRequest) -> Answer:
         if not isinstance(table, ApiError) or table.code != 403:
             raise table
         if kind.namespaced and not namespace and request.services.namespace:
-            return redirect(f"{kind.page}?namespace={quote(request.services.namespace)}")
+            return redirect_to_page(f"{kind.page}?namespace={quote(request.services.namespace)}")
         rows = fragment(
             tag("h2", "Not allowed"), tag("p", table.message, role="alert", class_="problem")
         )
@@ -279,8 +279,8 @@ def _table(kind: ServedKind, table: dict[str, Any], *, wide: bool) -> Markup:
     if several:
         heads.insert(0, tag("th", "Namespace", scope="col"))
     body = [_row(kind, row, shown) for row in rows]
-    return tag(
-        "div",
+    return scroll_box(
+        kind.plural,
         tag(
             "table",
             tag("caption", f"{kind.plural}", class_="visually-hidden"),
@@ -295,7 +295,6 @@ def _table(kind: ServedKind, table: dict[str, Any], *, wide: bool) -> Markup:
             data_most=str(_ROWS),
         ),
         tag("p", "There are no objects.", class_="empty muted", hidden=bool(rows), id="empty"),
-        class_="scroll",
     )
 
 
@@ -390,14 +389,14 @@ PAGE = replace(
     routes=(
         Route("GET", "/objects", show_start),
         Route("GET", object_new.NEW_OBJECT, object_new.show_new_object),
-        Route("POST", object_new.NEW_OBJECT, object_new.create_object),
+        Route("POST", object_new.NEW_OBJECT, object_new.create_from_yaml),
         Route("GET", "/objects/{group}/{version}/{resource}", show_table),
         Route("GET", "/object-rows/{group}/{version}/{resource}", table_events),
         Route("GET", OBJECT, object_view.show_object),
         Route("GET", f"{OBJECT}/live", object_live.object_events),
         Route("GET", f"{OBJECT}/tree", object_live.object_tree),
         Route("POST", f"{OBJECT}/apply", object_changes.apply_object),
-        Route("POST", f"{OBJECT}/delete", object_changes.delete_object),
+        Route("POST", f"{OBJECT}/delete", object_changes.delete_shown_object),
         Route("GET", f"{OBJECT}/log", pod_streams.pod_log),
         Route("GET", f"{OBJECT}/terminal", pod_streams.open_terminal),
         Route("GET", f"{OBJECT}/forwards", pod_ports.list_forwards),

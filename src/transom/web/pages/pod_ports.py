@@ -8,14 +8,14 @@ from transom.http.messages import Answer
 from transom.machinery.errors import ApiError
 from transom.web.forwards import Forward
 from transom.web.pages.object_address import request_namespace, request_object
-from transom.web.responses import json_response
+from transom.web.responses import json_page
 from transom.web.routing import PageRequest
 
 
 async def list_forwards(request: PageRequest) -> Answer:
     namespace, name = request_namespace(request), request.params["name"]
     found = request.services.forwards.of_pod(request.session, namespace, name)
-    return json_response({"forwards": [_document(one) for one in found]})
+    return json_page({"forwards": [_document(one) for one in found]})
 
 
 async def open_forward(request: PageRequest) -> Answer:
@@ -30,13 +30,13 @@ async def open_forward(request: PageRequest) -> Answer:
     forward = await request.services.forwards.open(
         request.session, meta["namespace"], meta["name"], port
     )
-    return json_response(_document(forward))
+    return json_page(_document(forward))
 
 
 async def close_forward(request: PageRequest) -> Answer:
     """Closes a forward of this session: {id}."""
     await request.services.forwards.close(request.session, str(request.json().get("id") or ""))
-    return json_response({})
+    return json_page({})
 
 
 def _document(forward: Forward) -> dict[str, Any]:

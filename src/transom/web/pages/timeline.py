@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from transom.web.layout import scroll_box
 from transom.web.markup import Markup, tag
 
 MOST_ENTRIES: Final = 2000
@@ -165,9 +166,9 @@ def render_timeline_frame(pod: str) -> Markup:
             tag("output", id="moment", for_="scrub"),
             class_="toolbar scrubber",
         ),
-        tag("div", id="chart", class_="scroll timeline-chart", tabindex="0", role="region"),
+        scroll_box("Chart", id_="chart", class_="timeline-chart"),
         tag("h2", "Until then"),
-        tag("div", id="entries", class_="scroll"),
+        scroll_box("Entries", id_="entries"),
         id="timeline",
         data_pod=pod,
     )

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from transom.http.messages import Answer
 from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
-from transom.web.layout import page_response, tabs_heading
+from transom.web.layout import page_response, scroll_box, tabs_heading
 from transom.web.markup import Child, Markup, fragment, tag
 from transom.web.pages import hns_tree, trace_picture
 from transom.web.routing import Page, PageRequest, Route
@@ -151,9 +151,7 @@ def path_report(document: Mapping[str, Any], endpoints: TraceEndpoints) -> Marku
             class_="toolbar stepper",
             hidden=True,
         ),
-        tag("div", picture, class_="scroll picture", tabindex="0", role="region")
-        if picture
-        else None,
+        scroll_box("Path", picture, class_="picture") if picture else None,
         tag("h2", "Hops"),
         _hop_table(document),
         _reply(document),
@@ -192,8 +190,8 @@ def _verdict(document: Mapping[str, Any]) -> Markup:
 def _hop_table(document: Mapping[str, Any]) -> Markup:
     head, *rows = report.report_lines(dict(document))
     titles = [title.capitalize() for title in head]
-    return tag(
-        "div",
+    return scroll_box(
+        "Hops",
         tag(
             "table",
             tag("thead", tag("tr", [tag("th", title, scope="col") for title in titles])),
@@ -214,7 +212,6 @@ def _hop_table(document: Mapping[str, Any]) -> Markup:
             ),
             id="hops",
         ),
-        class_="scroll",
     )
 
 
@@ -235,7 +232,7 @@ def _reply(document: Mapping[str, Any]) -> Markup | None:
     return tag(
         "details",
         tag("summary", f"Reply: {len(rows)} hops"),
-        tag("div", tag("table", tag("tbody", rows)), class_="scroll"),
+        scroll_box("Reply", tag("table", tag("tbody", rows))),
     )
 
 
@@ -363,7 +360,7 @@ async def show_flows(request: PageRequest) -> Answer:
         tag("h2", found["title"]),
         tag("p", "The flows that the Kubernetes documentation lists. Red ones are limitations."),
         tag("div", tiles, class_="tiles"),
-        tag("div", _table(titles, rows), class_="scroll"),
+        scroll_box("Flows", _table(titles, rows)),
     )
 
 
@@ -430,11 +427,7 @@ async def show_pairs(request: PageRequest) -> Answer:
             "operating system, services, nodes, and a host outside. A cell opens its trace.",
             class_="muted",
         ),
-        tag(
-            "div",
-            tag("table", tag("thead", head), tag("tbody", rows), class_="heat"),
-            class_="scroll",
-        ),
+        scroll_box("Heat map", tag("table", tag("thead", head), tag("tbody", rows), class_="heat")),
         tag(
             "p",
             [

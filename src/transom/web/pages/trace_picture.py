@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.model.addresses import address_with_port
 from transom.web.markup import Child, Markup, tag
 

@@ -15,10 +15,10 @@ from urllib.parse import quote
 from transom.http.messages import Answer, parse_query
 from transom.machinery.errors import ApiError
 from transom.web.child_jobs import Job
-from transom.web.layout import page_response, tabs_heading
+from transom.web.layout import page_response, scroll_box, tabs_heading
 from transom.web.markup import Child, Markup, fragment, tag, with_code
 from transom.web.pages import fault_switches, scenario_switches, timeline
-from transom.web.responses import json_response, redirect
+from transom.web.responses import json_page, redirect_to_page
 from transom.web.routing import Page, PageRequest, Route
 from transom.web.scenario_runs import ScenarioPhase
 from transom.web.workers import run_in_worker
@@ -143,11 +143,7 @@ def _pod_list(pods: Sequence[Mapping[str, Any]]) -> Markup:
     head = [tag("th", title, scope="col") for title in ("Pod", "State", "Node")]
     return fragment(
         tag("h2", "Pods, problems first"),
-        tag(
-            "div",
-            tag("table", tag("thead", tag("tr", head)), tag("tbody", rows)),
-            class_="scroll",
-        )
+        scroll_box("Pods", tag("table", tag("thead", tag("tr", head)), tag("tbody", rows)))
         if rows
         else tag("p", "There are no pods.", class_="muted"),
     )
@@ -198,7 +194,8 @@ def scheduling_report(document: Mapping[str, Any], filters: Sequence[str]) -> Ma
 
 def _table(titles: Sequence[str], rows: Sequence[Markup]) -> Markup:
     head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in titles]))
-    return tag("div", tag("table", head, tag("tbody", rows), class_="decision"), class_="scroll")
+    table = tag("table", head, tag("tbody", rows), class_="decision")
+    return scroll_box(", ".join(titles), table)
 
 
 def _node_cell(node: Mapping[str, Any], best: set[str]) -> Markup:
@@ -325,7 +322,7 @@ async def _scenario_findings(request: PageRequest, name: str) -> Markup:
 
 async def scenario_state(request: PageRequest) -> Answer:
     state = await request.services.scenarios.read_state()
-    return json_response({"phase": state.phase.value, "name": state.name, "node": state.node})
+    return json_page({"phase": state.phase.value, "name": state.name, "node": state.node})
 
 
 async def set_scenario(request: PageRequest) -> Answer:
@@ -335,7 +332,7 @@ async def set_scenario(request: PageRequest) -> Answer:
         await request.services.scenarios.start_scenario(name, form.get("node", ""))
     else:
         await request.services.scenarios.end_scenario(name)
-    return redirect(f"/why/scenarios#{quote(name)}")
+    return redirect_to_page(f"/why/scenarios#{quote(name)}")
 
 
 def _form_values(request: PageRequest) -> dict[str, str]:
@@ -355,7 +352,7 @@ async def set_fault(request: PageRequest) -> Answer:
     await fault_switches.switch_fault(
         request.services.api, form.get("node", ""), form.get("fault", ""), form.get("on") == "true"
     )
-    return redirect(f"/why/faults#{quote(form.get('node', ''))}")
+    return redirect_to_page(f"/why/faults#{quote(form.get('node', ''))}")
 
 
 # ---- timeline
@@ -375,7 +372,7 @@ async def show_timeline(request: PageRequest) -> Answer:
 async def timeline_data(request: PageRequest) -> Answer:
     """Entries of one pod (NAMESPACE/NAME), or of all objects."""
     lists = await asyncio.gather(*(_list(request, kind) for kind in ("events", "pods", "nodes")))
-    return json_response(
+    return json_page(
         await run_in_worker(timeline.timeline_document, *lists, request.query("pod").strip())
     )
 

@@ -10,7 +10,7 @@ import yaml
 
 from transom.http.messages import Answer
 from transom.kit.lazy import lazy_import
-from transom.web.layout import page_response
+from transom.web.layout import page_response, scroll_box
 from transom.web.markup import Child, Markup, tag
 from transom.web.routing import Page, PageRequest, Route
 from transom.web.workers import run_in_worker
@@ -46,7 +46,7 @@ async def show_windows(request: PageRequest) -> Answer:
         records.insert(0, registry.RECORDS[shown])
     fields = [
         *node_choice.choice_fields(choice),
-        node_choice.select_field("kind", "Show", _KINDS, kind),
+        node_choice.select_input("kind", "Show", _KINDS, kind),
     ]
     search = tag(
         "label",
@@ -78,7 +78,7 @@ async def show_windows(request: PageRequest) -> Answer:
         ),
         _release_facts(choice.target()),
         tag("p", f"{len(records)} records", id="count", class_="muted", aria_live="polite"),
-        tag("div", await run_in_worker(_table, records, shown), class_="scroll"),
+        scroll_box("Records", await run_in_worker(_table, records, shown)),
     )
 
 
@@ -176,7 +176,13 @@ def _details(record: Record) -> Markup:
         ),
         [
             tag("p", tag("strong", "Example")),
-            tag("pre", yaml.safe_dump(example, sort_keys=False)),
+            tag(
+                "pre",
+                yaml.safe_dump(example, sort_keys=False),
+                tabindex="0",
+                role="region",
+                aria_label=f"Example of {record.id}",
+            ),
         ]
         if example
         else None,

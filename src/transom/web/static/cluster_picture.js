@@ -90,10 +90,11 @@ export class Picture {
   fit() {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     const margin = 16;
-    const fitting = Math.min((width - 2 * margin) / this.layout.width, (height - 2 * margin) / this.layout.height);
+    const bottom = 52; // the buttons of the zoom
+    const fitting = Math.min((width - 2 * margin) / this.layout.width, (height - margin - bottom) / this.layout.height);
     this.scale = Math.max(0.01, Math.min(2, fitting));
     this.left = (width - this.layout.width * this.scale) / 2;
-    this.top = Math.max(margin, Math.min(height * 0.08, (height - this.layout.height * this.scale) / 2));
+    this.top = Math.max(margin, Math.min(height * 0.08, (height - bottom + margin - this.layout.height * this.scale) / 2));
     this.fitted = true;
   }
 

@@ -103,7 +103,7 @@ function diff(found) {
   return [
     el("h2", {}, `Fix: ${found.fixes} of ${found.findings.length} findings`),
     el("div", { class: "toolbar" }, el("button", { type: "button", id: "apply-fixes", onclick: apply }, "Apply to the text")),
-    el("pre", { class: "diff" }, lines),
+    el("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": "Fix" }, lines),
   ];
 }
 

@@ -73,18 +73,18 @@ function showGone() {
 
 function pairs(title, list) {
   if (!list.length) return null;
-  return [el("h2", {}, title), scrollBox(title, el("table", {}, el("tbody", {}, list.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value))))))];
+  return [el("h2", {}, title), scrollBox(title, el("table", { class: "pairs" }, el("tbody", {}, list.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value))))))];
 }
 
 function rowsTable(headings, rows) {
   return scrollBox(
     headings.join(", "),
-    el("table", {}, el("thead", {}, el("tr", {}, headings.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell)))))),
+    el("table", {}, el("thead", {}, el("tr", {}, headings.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, at) => el("td", { class: headings[at] === "Message" ? "message" : null }, cell)))))),
   );
 }
 
 function showObject(object) {
-  byId("yaml").textContent = object.yaml;
+  byId("yaml-text").textContent = object.yaml;
   const status = byId("status");
   status.hidden = !object.deleting;
   status.className = "badge warn";
@@ -185,7 +185,7 @@ byId("edit-form")?.prepend(
   el("p", { id: "changed-note", class: "notice", hidden: true }, "The object has changed since you started. Only your changes are applied to the newest version."),
 );
 byId("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText(byId("yaml").textContent);
+  await navigator.clipboard.writeText(byId("yaml-text").textContent);
   toast("Copied");
 });
 byId("edit")?.addEventListener("click", async () => setEditing(true));
@@ -203,7 +203,7 @@ function setEditing(on) {
   editing = on;
   editedVersion = shownVersion;
   byId("edit-form").hidden = !on;
-  byId("yaml").hidden = on;
+  byId("yaml-text").hidden = on;
   byId("yaml-tools").hidden = on;
   byId("changed-note").hidden = true;
   fill(outcome);

@@ -47,7 +47,7 @@ function draw() {
   const width = Math.max(320, byId("chart").clientWidth - 20);
   const narrow = width < 700;
   left = narrow ? 130 : 250;
-  const letters = narrow ? 18 : 36;
+  const letters = narrow ? 16 : 36;
   const height = 30 + lanes.length * laneHeight;
   const x = (time) => left + ((time - start) / (end - start)) * (width - left - 30);
   const marks = entries
@@ -116,7 +116,7 @@ function move() {
             el("td", { class: "fit" }, clock(entry.at)),
             el("td", {}, entry.object),
             el("td", {}, el("span", { class: `badge ${badge[entry.severity]}` }, entry.kind)),
-            el("td", {}, entry.text),
+            el("td", { class: "message" }, entry.text),
           ),
         ),
       ),

@@ -21,6 +21,7 @@ LIMITS: Final = (
         message="invalid configuration: EnforceNodeAllocatable (--enforce-node-allocatable) {value} "
         "is not supported on "
         "Windows",
+        until=(1, 30),
         section="Kubelet flags",
         note="The spelling --enforce-node-allocable of the documentation is also accepted.",
         topics=("kubelet", "cgroups", "eviction"),
@@ -37,6 +38,7 @@ LIMITS: Final = (
             "invalid configuration: CgroupsPerQOS (--cgroups-per-qos) {value} is not supported "
             "on Windows"
         ),
+        until=(1, 30),
         section="Troubleshooting",
         topics=("kubelet", "cgroups"),
     ),

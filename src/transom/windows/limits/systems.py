@@ -142,14 +142,13 @@ LIMITS: Final = (
         id="WIN-OS-009",
         title="Hyper-V isolation is not available",
         statement="Windows containers use process isolation. The annotation for Hyper-V isolation "
-        "of old releases has no effect without the kubelet feature gate HyperVContainer, which "
-        "Kubernetes 1.21 removed.",
+        "of these releases has no effect without the kubelet feature gate HyperVContainer.",
         effect="ignored",
         remedy=(
-            "Remove the annotation. From containerd 1.7, a RuntimeClass with a Hyper-V handler "
-            "selects the isolation."
+            "Remove the annotation, or start the kubelet with the feature gate HyperVContainer."
         ),
         checklist=("OS-09", "OS-31", "ROAD-13", "ROAD-14"),
+        until=(1, 16),
         lifted_by=("HyperVContainer",),
         fields=(RecordField(_ISOLATION),),
         severity="warning",
@@ -179,14 +178,12 @@ LIMITS: Final = (
         id="WIN-OS-012",
         title="Hyper-V isolation by annotation is rejected",
         statement="Hyper-V isolation is planned for a later release and will require containerd. A "
-        "pod that requests it on a node whose kubelet has the feature gate HyperVContainer gets no "
-        "sandbox.",
+        "pod that requests it gets no sandbox.",
         effect="fails",
         remedy="Drop the annotation.",
         checklist=("OS-09", "OS-31", "ROAD-05"),
         since=(1, 17),
         until=(1, 20),
-        needs=("HyperVContainer",),
         fields=(RecordField(_ISOLATION, "is", "hyperv"),),
         severity="error",
         fix="drop",
@@ -195,8 +192,10 @@ LIMITS: Final = (
         "a later release and will"
         " require containerd",
         section="What's next",
-        note="The kubelets of 1.17 to 1.20 still contain the experimental code; the documentation "
-        "of these releases does not mention it.",
+        note="The kubelets of 1.17 to 1.20 still contain the experimental code behind the feature "
+        "gate HyperVContainer; the documentation of these releases does not mention it. Without the "
+        "gate the real kubelets ignore the annotation: the pod would run with less isolation than "
+        "it asks for, or fail with an image of another build.",
         topics=("hyperv", "isolation"),
     ),
     WindowsLimit(

@@ -215,9 +215,8 @@ def test_texts(node: Node, change: dict[str, Any], args: dict[str, str], text: s
     error = str(node.refused({**CONF, **change}, **args))
     assert error.startswith(text[:-1]) if text.endswith("*") else error == text
     if args == POD:
-        assert (
-            node.add(CONF, "sandbox9", **POD)["ips"][0]["address"] == "172.20.1.1/16"
-        )  # nothing was kept of it
+        # nothing was kept of it
+        assert node.add(CONF, "sandbox9", **POD)["ips"][0]["address"] == "172.20.1.1/16"
 
 
 def test_a_platform_that_does_not_answer(make_node: MakeNode) -> None:

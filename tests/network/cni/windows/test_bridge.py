@@ -59,9 +59,8 @@ def test_an_address_is_read_by_adding_again_and_other_containers_share_the_endpo
     first = node.add(CONF)
     assert node.add(CONF) == first
     assert node.add(CONF, "web", "container:sandbox1") == first
-    assert node.calls == [
-        ("host-local", "ADD")
-    ]  # the endpoint was there, no plugin was called again
+    # the endpoint was there, no plugin was called again
+    assert node.calls == [("host-local", "ADD")]
     endpoint = node.endpoint("sandbox1_cbr0")
     assert node.hns.containers(endpoint["ID"]) == ("sandbox1", "web")
     node.delete(CONF, "web", "container:sandbox1")
@@ -97,9 +96,8 @@ def test_refused_deletes_leave_an_unreported_endpoint(node: Node) -> None:
 def test_without_ipam_the_service_gives_the_address(node: Node) -> None:
     result = node.add({"name": "cbr0", "type": "win-bridge"})
     (ip,) = result["ips"]
-    assert (
-        ip["address"].startswith("10.244.3.") and ip["gateway"] == "10.244.3.1"
-    )  # its own gateway, not the bridge's
+    # its own gateway, not the bridge's
+    assert ip["address"].startswith("10.244.3.") and ip["gateway"] == "10.244.3.1"
     assert node.calls == []
     node.delete({"name": "cbr0", "type": "win-bridge"})
     assert not node.hns.list("endpoint", Name="sandbox1_cbr0")

@@ -66,9 +66,8 @@ async def test_sysctls_of_a_pod_are_its_own(oci: Play, sysctls: dict[str, str]) 
     async with oci() as b:
         before = _text("/proc/sys/kernel/core_pattern")
         try:
-            with suppress(
-                RuntimeFailure
-            ):  # the kernel may take the first line of a value for all of it
+            # the kernel may take the first line of a value for all of it
+            with suppress(RuntimeFailure):
                 await b.sandbox(linux=LinuxSandbox(sysctls=sysctls))
         finally:
             changed = _text("/proc/sys/kernel/core_pattern") != before
@@ -115,9 +114,8 @@ async def test_device_nodes_that_a_container_makes(oci: Play) -> None:
             "for f in disk mem; do dd if=/data/$f of=/dev/null bs=1 count=1 2>&1 | grep -c "
             "'not permitted\\|No such'; done"
         )
-        sandbox = await b.sandbox(
-            linux=LinuxSandbox(host_users=True)
-        )  # in a user namespace it cannot even make them
+        # in a user namespace it cannot even make them
+        sandbox = await b.sandbox(linux=LinuxSandbox(host_users=True))
         assert await b.output((*SHELL, make), sandbox, mounts=(Mount("/data", path),)) == ["1", "1"]
         for name in ("disk", "mem"):
             with pytest.raises(PermissionError):

@@ -53,9 +53,8 @@ class Half(threading.Thread):
         self.started: list[Started] = []
         self.killed: list[int] = []
         self.service_manager_error = service_manager_error
-        self.spooler = list(
-            spooler
-        )  # the states that the service has, one for each question, the last one from then on
+        # the states that the service has, one for each question, the last one from then on
+        self.spooler = list(spooler)
         self._connection = connection
         self._given = list(given)
         self._children = children

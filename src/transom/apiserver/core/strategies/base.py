@@ -6,11 +6,11 @@ A strategy modifies objects in the storage version in place: the object is the r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.context import RequestContext
+from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object, copy_object
@@ -63,12 +63,10 @@ class Strategy:
     generic_since: Behaviour | None = None
     return_deleted: bool = False  # DELETE returns the object instead of a Status
     deletion_in_words: bool = False  # DELETE returns a Status even while finalizers hold the object
-    orphan_versions: tuple[
-        str, ...
-    ] = ()  # group versions whose deletion orphans dependents by default
-    generation: tuple[
-        str, ...
-    ] = ()  # fields whose change increments metadata.generation; () = no generation
+    # group versions whose deletion orphans dependents by default
+    orphan_versions: tuple[str, ...] = ()
+    # fields whose change increments metadata.generation; () = no generation
+    generation: tuple[str, ...] = ()
     generation_since: Behaviour | None = None  # the releases that have it; None = all
     has_status: bool = True  # has a status that only the subresource may change
     created_with_status: bool = False  # a create may set the status

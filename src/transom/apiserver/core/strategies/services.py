@@ -5,7 +5,7 @@ the service is deleted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,9 +25,11 @@ from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.machinery import errors, field
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import GoText
-from transom.machinery.objects import Object
+from transom.machinery.objects import Object, copy_object
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.validation.addresses import STRICT_ADDRESSES
 from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.service_releases import find_cluster_ip_errors
 
 _KIND = GroupResource("", "Service")
 _WITH_CLUSTER_IP = ("ClusterIP", "NodePort", "LoadBalancer")
@@ -342,6 +344,19 @@ def _reserve(
     return taken.undo
 
 
+def _allocation_errors(
+    storage: StorageRules, ctx: RequestContext, new: Object, old: Object | None, subresource: str
+) -> Sequence[field.FieldError]:
+    """Raises what an allocation would raise: since 1.23 it comes before validation."""
+    if subresource or not has_behaviour(storage.release, "GenericServiceStorage"):
+        return ()
+    if not find_cluster_ip_errors(new, old, strict=storage.feature(STRICT_ADDRESSES)):
+        undo = _reserve(storage, ctx, copy_object(new), old)
+        if undo is not None:
+            undo()
+    return ()
+
+
 def _reserve_of_families(
     taken: _Reservation, pools: ServiceAllocators, new: Object, old: Object | None
 ) -> None:
@@ -482,6 +497,7 @@ STRATEGY = Strategy(
     deletion_in_words=True,
     on_create=_create,
     on_update=_update,
+    find_errors=_allocation_errors,
     reserve=_reserve,
     after_write=_after_write,
     after_delete=_after_delete,

@@ -8,6 +8,8 @@ from functools import partial
 from transom.apiserver.core.attributes import AdmissionInterface, admit_subresource
 from transom.apiserver.core.bodies import begin_write, check_namespace, decode_action, read_media
 from transom.apiserver.core.call import ApiCall, DocumentResult
+from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
@@ -86,6 +88,20 @@ class PodSubresources:
         )
         return _created()
 
+    async def _selects(
+        self, ctx: RequestContext, budget: Object, pod: Object, empty_selects_all: bool
+    ) -> bool:
+        selector = (budget.get("spec") or {}).get("selector")
+        # policy/v1beta1: an empty selector selects nothing
+        if selector is None or (not selector and not empty_selects_all):
+            return False
+        build = partial(selectors.owner_selector, budget)
+        if selectors.takes_long_to_compile(selector):
+            built = await compute_in_worker(self._storage.workers, ctx, build)
+        else:
+            built = build()
+        return built.matches(pod["metadata"].get("labels"))
+
     async def evict(self, call: ApiCall) -> DocumentResult:
         eviction = await self._read(call, EVICTION, also=(EVICTION_V1,))
         name, namespace = call.info.name, call.info.namespace
@@ -104,8 +120,8 @@ class PodSubresources:
         nothing_selects_all = has_behaviour(storage.release, "EmptyBudgetSelectorMatches")
         budgets = [
             b
-            for b in storage.objects(budgets_resource, namespace)
-            if _selects(b, pod, nothing_selects_all)
+            for b in await storage.load_objects(call.ctx, budgets_resource, namespace)
+            if await self._selects(call.ctx, b, pod, nothing_selects_all)
         ]
         if len(budgets) > 1:
             raise ApiError(
@@ -316,14 +332,6 @@ def _needs_budget(pod: Object) -> bool:
     return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get(
         "deletionTimestamp"
     )
-
-
-def _selects(budget: Object, pod: Object, empty_selects_all: bool) -> bool:
-    selector = (budget.get("spec") or {}).get("selector")
-    # policy/v1beta1: an empty selector selects nothing
-    if selector is None or (not selector and not empty_selects_all):
-        return False
-    return selectors.from_object(selector).matches(pod["metadata"].get("labels"))
 
 
 def _still_processing(budget: str) -> ApiError:

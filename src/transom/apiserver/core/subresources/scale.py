@@ -18,7 +18,7 @@ from transom.apiserver.core.bodies import (
     write_rules,
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult
-from transom.apiserver.core.offload import is_large
+from transom.apiserver.core.offload import is_costly, is_large
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
@@ -135,8 +135,12 @@ class ScaleSubresource:
             if has_behaviour(res.release, "ScaleErrorsNameWorkload"):
                 where = res.gr
             raise errors.not_found(where, call.info.name)
-        stored = storage.decode(res, await storage.readable(res, record))
-        return _result(call, read_scale(res, stored))
+        readable = await storage.readable(res, record)
+        call.ctx.large = call.ctx.large or is_costly(len(record.value), res.ops.weight)
+        shown = await storage.compute(
+            call.ctx, lambda: read_scale(res, storage.decode(res, readable))
+        )
+        return _result(call, shown)
 
     async def update(self, call: ApiCall) -> DocumentResult:
         options = begin_write(call, "UpdateOptions")

@@ -64,7 +64,7 @@ def check_rules(
     """
     if not has_rules(schema):
         return []
-    return check.check_rules(schema, path, suppress_cost, release)
+    return check.check_schema_rules(schema, path, suppress_cost, release)
 
 
 def compile_rules(
@@ -73,7 +73,7 @@ def compile_rules(
     """The rules of a schema, ready to run."""
     if schema is None or not has_rules(schema):
         return None
-    return rules.compile_rules(schema, release)
+    return rules.compile_schema_rules(schema, release)
 
 
 __all__ = [

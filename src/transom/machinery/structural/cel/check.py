@@ -41,7 +41,7 @@ _ADVICE = (
 )
 
 
-def check_rules(
+def check_schema_rules(
     schema: Schema, path: str, suppress_cost: bool, release: Release = DEFAULT
 ) -> list[FieldError]:
     """The errors in the rules of a schema. Stored rules (`suppress_cost`) may use libraries that new

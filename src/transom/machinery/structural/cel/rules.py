@@ -406,7 +406,7 @@ def _inner(schema: Any, settings: RuleSettings) -> CompiledRules | None:
     )
 
 
-def compile_rules(schema: Schema, release: Release = DEFAULT) -> CompiledRules:
+def compile_schema_rules(schema: Schema, release: Release = DEFAULT) -> CompiledRules:
     if release < TABLES_SINCE:
         ratcheting = Ratcheting.SILENT
     elif is_enabled(release, "CRDValidationRatcheting"):

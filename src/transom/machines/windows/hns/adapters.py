@@ -8,8 +8,9 @@ networks have their own adapters.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from transom.kit.lazy_dataclass import dataclass
 
 AdapterKind = Literal["physical", "management", "endpoint", "internal"]
 

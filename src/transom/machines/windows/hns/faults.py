@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.hns.errors import ACCESS_DENIED, TEXTS, UNSPECIFIED, HnsError
 
 SWITCHES: Final = (

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from typing import Final
 
-_GUID: Final = re.compile(
+from transom.kit.lazy import lazy_pattern
+
+_GUID: Final = lazy_pattern(
     r"\{?([0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12})\}?"
 )
-_MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(?:[-:][0-9A-Fa-f]{2}){5}")
+_MAC: Final = lazy_pattern(r"[0-9A-Fa-f]{2}(?:[-:][0-9A-Fa-f]{2}){5}")
 
 
 def guid(text: object) -> str:

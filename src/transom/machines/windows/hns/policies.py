@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from transom.kit.ip_addresses import is_ip_address, is_ip_network
+from transom.kit.lazy import lazy_pattern
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.hns import errors
 from transom.machines.windows.hns.errors import HnsError
 from transom.machines.windows.hns.features import hns_supports, require_hns_feature
@@ -22,8 +23,8 @@ from transom.machines.windows.hns.names import is_mac
 from transom.windows.builds import WindowsBuild
 
 Settings = Mapping[str, Any]
-_PORTS: Final = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*")
-_PROTOCOLS: Final = re.compile(r"\d{1,3}(?:,\d{1,3})*")
+_PORTS: Final = lazy_pattern(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*")
+_PROTOCOLS: Final = lazy_pattern(r"\d{1,3}(?:,\d{1,3})*")
 TRANSLATED_PROTOCOLS: Final = (1, 6, 17, 58, 132)
 
 

@@ -7,9 +7,10 @@ What a document does not show (attachments, a network's free addresses) is in a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.machines.windows.hns import errors
 from transom.machines.windows.hns.adapters import Adapters
 from transom.machines.windows.hns.names import IdGenerator, MacPool, guid
@@ -97,15 +98,12 @@ class HnsStore:
         }  # name -> ids
         # (family, protocol, port, VIP) -> load balancer; VIP "" is every address of the host.
         self.balancer_of: dict[tuple[int, int, int, str], str] = {}
-        self.mapping_of: dict[
-            tuple[int, int, str], str
-        ] = {}  # (protocol, port, address) -> endpoint
-        self.users: dict[
-            str, dict[str, str]
-        ] = {}  # endpoint -> load balancers and routes with it -> their kind
-        self.outages: list[
-            tuple[float, str]
-        ] = []  # when creating or removing a switch disconnected the host, and on which adapter
+        # (protocol, port, address) -> endpoint
+        self.mapping_of: dict[tuple[int, int, str], str] = {}
+        # endpoint -> load balancers and routes with it -> their kind
+        self.users: dict[str, dict[str, str]] = {}
+        # when creating or removing a switch disconnected the host, and on which adapter
+        self.outages: list[tuple[float, str]] = []
         self.listeners: list[Listener] = []
 
     def find(self, kind: str, identifier: object) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from transom.kit.lazy_dataclass import dataclass
 
 DEFAULT_ROUTES: Final = ("0.0.0.0/0", "::/0")
 KEEP_GATEWAY_FREE: Final = 1  # a subnet's flag: the gateway's address is not reserved

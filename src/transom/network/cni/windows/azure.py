@@ -9,10 +9,10 @@ otherwise version 2.
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from transom.kit.lazy import lazy_pattern
 from transom.network.cni.plugin import CniCall, CniError, CniNode, Delegate, Result
 from transom.network.cni.windows import shim
 from transom.network.cni.windows.azure_ipam import CODE
@@ -26,7 +26,7 @@ STATE: Final = r"C:\k\azure-vnet.json"
 DEFAULT_MODE: Final = "tunnel"
 WIRE_SERVER: Final = "168.63.129.16"  # also the platform's name server
 _TYPES: Final = {"bridge": "L2Bridge", "tunnel": "L2Tunnel"}
-_GUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_GUID: Final = lazy_pattern(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PROTOCOLS: Final = {"TCP": 6, "UDP": 17}
 
 

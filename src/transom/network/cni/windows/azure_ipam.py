@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from xml.etree import ElementTree
 
 import orjson
 
 from transom.kit.caching import text_cache
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.smallfiles import read_small_file
 from transom.network.cni.plugin import CniCall, CniError, CniNode, Delegate, Result
 from transom.network.cni.windows import shim

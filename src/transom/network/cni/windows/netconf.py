@@ -9,9 +9,10 @@ is used. Since 1.0 there is a single list, rendered for either API, and win-over
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.network.cni.windows.shim import config_value
 
 Release = Literal["0.8.6", "0.9.1", "1.0"]
@@ -31,9 +32,8 @@ class NetConf:
     name: str
     api: int  # the HNS API version: 1 or 2
     release: Release
-    policies: list[Policy] = field(
-        default_factory=list
-    )  # endpoint policies of `policies`, and additions of helpers
+    # endpoint policies of `policies`, and additions of helpers
+    policies: list[Policy] = field(default_factory=list)
     hcn_policies: list[Policy] = field(default_factory=list)  # HcnPolicyArgs
     loopback_dsr: bool = False
     dns: dict[str, Any] = field(default_factory=dict)

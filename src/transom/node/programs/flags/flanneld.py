@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.node.programs.flags.golang import (
     BOOL,
     INT64,

@@ -7,18 +7,19 @@ A table lists the flags and their kinds; error messages are those of the library
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from transom.kit.durations import parse_duration
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
+from transom.kit.lazy_dataclass import dataclass
 
 _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_INTEGER: Final = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)\Z")
+_INTEGER: Final = lazy_pattern(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)\Z")
 
 
 class FlagError(Exception):

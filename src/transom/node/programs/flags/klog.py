@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from transom.kit.lazy_dataclass import dataclass
 from transom.node.programs.flags.golang import (
     BOOL,
     DURATION,

@@ -5,10 +5,10 @@ an effect.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy_dataclass import dataclass
 from transom.node.programs.flags import klog
 from transom.node.programs.flags.golang import (
     ADDRESS,

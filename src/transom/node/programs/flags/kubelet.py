@@ -10,11 +10,12 @@ removed in 1.15.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.config import KubeletConfig
 from transom.machinery.quantity import QuantityError
 from transom.machinery.quantity import parse_quantity as quantity
@@ -197,6 +198,8 @@ _ELSEWHERE: Final = frozenset(
         "hairpin-mode",
         "help",
         "hostname-override",
+        "image-credential-provider-bin-dir",
+        "image-credential-provider-config",
         "kubeconfig",
         "network-plugin",
         "node-ip",

@@ -108,9 +108,8 @@ class MountStage:
                 for slot in [self._place(entry, masked) for entry in mounts]
                 if slot.parent is None
             ]
-            for slot in reversed(
-                self._slots
-            ):  # inner ones first: an outer one is mounted with everything in it
+            # inner ones first: an outer one is mounted with everything in it
+            for slot in reversed(self._slots):
                 if slot.parent is not None:
                     self._nest(slot, slot.parent)
         except BaseException:
@@ -125,9 +124,8 @@ class MountStage:
         """Where runc finds the root file system."""
         if self._user_namespace < 0:
             return self._root
-        path = os.path.join(
-            os.path.dirname(self._folder), "root"
-        )  # stays: runc requires it for each command
+        # stays: runc requires it for each command
+        path = os.path.join(os.path.dirname(self._folder), "root")
         os.makedirs(path, mode=0o711, exist_ok=True)
         mounting.mount_filesystem(self._root, path, "", mounting.BIND | mounting.RECURSIVE)
         self._mounted_root = path

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from transom.kit.argv import quote_argument
@@ -16,7 +17,7 @@ from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.login.context import LoginContext, find_machine_program
 from transom.runtime.sim.login.machine import WindowsMachine
 from transom.runtime.sim.login.session import LoginMachine, api_clients, finder
-from transom.runtime.sim.streams import NO_INPUT, ExecClient
+from transom.runtime.sim.streams import NO_INPUT, ExecClient, InputBuffer
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.process import Process, TaskProgram
 
@@ -27,21 +28,30 @@ _SCRIPTS: Final = (".cmd", ".bat")
 class FinishedProgram(NamedTuple):
     code: int
     output: bytes  # standard output and standard error, in the order of writing
+    errors: bytes = b""  # standard error, if it is kept apart
 
 
 async def exec_on_machine(
-    core: SimCore, machine: LoginMachine | None, argv: Sequence[str], seconds: float
+    core: SimCore,
+    machine: LoginMachine | None,
+    argv: Sequence[str],
+    seconds: float,
+    *,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] = MappingProxyType({}),
+    apart: bool = False,
 ) -> FinishedProgram:
-    """Raises OSError when it cannot be started, TimeoutError when it takes longer; it is killed
-    then.
+    """`environment` is added to the machine's; `apart` keeps standard error out of the output.
+    Raises OSError when it cannot be started, TimeoutError when it takes longer; it is killed then.
     """
     if "/" in argv[0] or "\\" in argv[0]:  # other names are looked up in the path
         _check(core, argv[0])
-    output = bytearray()
+    output, errors = bytearray(), bytearray()
 
-    def write(_stream: str, data: bytes) -> None:
-        if len(output) < LARGEST_OUTPUT:
-            output.extend(data)
+    def write(stream: str, data: bytes) -> None:
+        target = errors if apart and stream == "stderr" else output
+        if len(target) < LARGEST_OUTPUT:
+            target.extend(data)
 
     client = ExecClient(write, None, None)
     windows = machine if isinstance(machine, WindowsMachine) else None
@@ -56,10 +66,11 @@ async def exec_on_machine(
         processes,
         words,
         client,
-        NO_INPUT,
+        _ended_input(stdin) if stdin else NO_INPUT,
         find_command,
         clients=api_clients(machine),
     )
+    context.env = {**context.env, **environment}
     failure: list[OSError] = []
 
     async def body(process: Process) -> int:
@@ -86,7 +97,14 @@ async def exec_on_machine(
         raise TimeoutError
     if failure:
         raise failure[0]
-    return FinishedProgram(code, bytes(output))
+    return FinishedProgram(code, bytes(output), bytes(errors))
+
+
+def _ended_input(data: bytes) -> InputBuffer:
+    given = InputBuffer()
+    given.feed(data)
+    given.end()
+    return given
 
 
 def _check(core: SimCore, path: str) -> None:

@@ -41,9 +41,8 @@ class RuntimeClient:
         self.process.write(text + "\n")
 
 
-_COMBINED: Final = re.compile(
-    "-[aqlsfit]{2,}"
-)  # flags without values, as in `docker ps -aq` and `docker exec -it`
+# flags without values, as in `docker ps -aq` and `docker exec -it`
+_COMBINED: Final = re.compile("-[aqlsfit]{2,}")
 
 
 def elapsed_text(seconds: float, suffix: str = "") -> str:

@@ -7,8 +7,9 @@ machine.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from transom.kit.named_tuple import NamedTuple
 from transom.kit.task_set import TaskSet
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.login.node_runtime import NodeRuntime

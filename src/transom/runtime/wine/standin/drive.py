@@ -152,6 +152,21 @@ class Drives:
 
         self._do(path, action)
 
+    def set_times(
+        self,
+        path: str,
+        written: float | None = None,
+        accessed: float | None = None,
+        created: float | None = None,
+    ) -> None:
+        """Linux' file systems have no creation time that can be set."""
+        old = self.stat(path)
+        times = (
+            old.accessed if accessed is None else accessed,
+            old.mtime if written is None else written,
+        )
+        self._do(path, lambda at: os.utime(at, times))
+
     def chown(self, path: str, uid: int, gid: int) -> None:
         raise WINDOWS.error(errno.EACCES, path)
 

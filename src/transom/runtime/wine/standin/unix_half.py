@@ -25,9 +25,8 @@ def _python() -> Path:
 def binds(seen: Iterable[str]) -> list[tuple[str, str]]:
     """Sources and destinations, in addition to the directories that a container sees anyway."""
     prefix, package = os.path.realpath(sys.base_prefix), Path(transom.__file__).parent
-    if (
-        not package.is_dir()
-    ):  # in an archive, which cannot be mounted: stand-ins report that they cannot be started
+    # in an archive, which cannot be mounted: stand-ins report that they cannot be started
+    if not package.is_dir():
         return []
     there = any(Path(prefix).is_relative_to(folder) for folder in seen)
     return [(str(package), _PACKAGE), *([] if there else [(prefix, prefix)])]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import calendar
 import posixpath
+import time
 
 from transom.userland.files import error_text
+from transom.userland.posix.commands.dates import parse_date
 from transom.userland.posix.commands.look import fault, user_number
 from transom.userland.posix.commands.options import ParsedOptions, parse_options, parse_size
 from transom.userland.process import Command, Process
@@ -60,16 +63,44 @@ def rm(process: Process) -> int:
     return code
 
 
+def _touched(process: Process, options: ParsedOptions) -> float:
+    """The time that files get. Raises ValueError, or OSError for the file of -r."""
+    if "r" in options:
+        return float(process.files.stat(options.value("r")).mtime)
+    now = process.context.clock.time()
+    if "t" in options:
+        text, _, seconds = options.value("t").partition(".")
+        year = "" if len(text) > 8 else str(time.gmtime(now).tm_year)
+        text = year[:2] + text if len(text) == 10 else year + text
+        return float(calendar.timegm(time.strptime(text + (seconds or "00"), "%Y%m%d%H%M%S")))
+    moment = parse_date(options.value("d"), now) if "d" in options else now
+    if moment is None:
+        raise ValueError
+    return moment
+
+
 def touch(process: Process) -> int:
-    options = parse_options(process, "drt")
+    """-d, -r and -t say which time; -a and -m which of the two times changes."""
+    options = parse_options(process, "drt", long_names={"date": "d", "reference": "r"})
     code = 0
+    try:
+        moment = _touched(process, options)
+    except ValueError:
+        process.complain(f"touch: invalid date '{options.value('d') or options.value('t')}'")
+        return 1
+    except OSError as error:
+        name = options.value("r")
+        return fault(process, name, f"failed to get attributes of '{name}'", error)
+    both = "a" in options and "m" in options
     for path in options.operands:
         try:
-            if process.files.exists(path):
-                if process.files.stat(path).kind != "directory":
-                    process.files.append(path, b"")
-            elif "c" not in options:
+            if not process.files.exists(path):
+                if "c" in options:
+                    continue
                 process.files.write(path, b"")
+            written = moment if both or "a" not in options else None
+            accessed = moment if both or "m" not in options else None
+            process.files.set_times(path, written, accessed)
         except OSError as error:
             code = fault(process, path, f"cannot touch '{path}'", error)
     return code
@@ -127,9 +158,13 @@ def _copy_entry(process: Process, source: str, target: str, follow: bool, preser
             files.remove(target)
         files.symlink(files.readlink(source), target)
         return
+    if process.windows:
+        files.copy(source, target)
+        return
     files.write(target, files.read(source), state.mode)
-    if preserve and not process.windows:
+    if preserve:
         files.chmod(target, state.mode)
+        files.set_times(target, state.mtime, state.accessed)
         if process.context.credentials.uid == 0:
             files.chown(target, state.uid, state.gid)
 

@@ -230,7 +230,7 @@ def linux_stat(process: Process) -> int:
             "n": path,
             "F": kind,
             "Y": str(int(state.mtime)),
-            "X": str(int(state.mtime)),
+            "X": str(int(state.accessed)),
             "Z": str(int(state.mtime)),
             "y": when,
             "x": when,

@@ -25,9 +25,8 @@ from transom.userland.dns import (
 from transom.userland.process import Command, Process
 
 _NO_SERVERS = ";; connection timed out; no servers could be reached\n"
-_OLD_BUSYBOX = re.compile(
-    r"busybox:1\.(1\d|2[0-8])(\.|$|-)"
-)  # nslookup was rewritten after that version
+# nslookup was rewritten after that version
+_OLD_BUSYBOX = re.compile(r"busybox:1\.(1\d|2[0-8])(\.|$|-)")
 _ADDRESSES = (wire.A, wire.AAAA)
 
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 
 from transom.userland import http_client as netclient
 from transom.userland.files import error_text
 from transom.userland.posix.commands.options import parse_options
 from transom.userland.process import Command, Process
-
-
-def is_ip_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def why(error: OSError) -> str:

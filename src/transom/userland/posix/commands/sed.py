@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.files import error_text
 from transom.userland.posix.commands.expressions import basic_expression, extended_expression
 from transom.userland.posix.commands.options import parse_options

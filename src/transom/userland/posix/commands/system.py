@@ -7,13 +7,13 @@ import hashlib
 import posixpath
 import re
 import time
-from calendar import timegm
 
 from transom.machines.files import MountEntry
 from transom.userland.files import error_text
 from transom.userland.limits import MAX_PIPE
 from transom.userland.posix.commands import mounting
 from transom.userland.posix.commands.basic import run_child
+from transom.userland.posix.commands.dates import parse_date
 from transom.userland.posix.commands.look import human, owner_name, user_number
 from transom.userland.posix.commands.options import parse_options, parse_size
 from transom.userland.posix.commands.text import cannot_open, open_input, read_inputs
@@ -30,18 +30,10 @@ def linux_date(process: Process) -> int:
     setting = options.value("s")
     given = setting or options.value("d")
     if given:
-        match = re.fullmatch(r"@(\d+(?:\.\d+)?)", given)
-        relative = re.fullmatch(r"([+-]?\d+) (second|minute|hour|day)s?( ago)?", given)
-        if match is not None:
-            moment = float(match[1])
-        elif relative is not None:
-            unit = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}[relative[2]]
-            moment += int(relative[1]) * unit * (-1 if relative[3] else 1)
-        elif given not in ("now", "today"):
-            parsed = _parse_date(given)
-            if parsed is None:
-                return process.fail(f"invalid date '{given}'")
-            moment = parsed
+        parsed = parse_date(given, moment)
+        if parsed is None:
+            return process.fail(f"invalid date '{given}'")
+        moment = parsed
     if setting:
         node = process.context.node
         if node is None:
@@ -67,15 +59,6 @@ def linux_date(process: Process) -> int:
     )
     process.write(time.strftime(shape, time.gmtime(moment)) + "\n")
     return 0
-
-
-def _parse_date(text: str) -> float | None:
-    for shape in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M", "%Y-%m-%d"):
-        try:
-            return float(timegm(time.strptime(text, shape)))
-        except ValueError:
-            continue
-    return None
 
 
 def linux_hostname(process: Process) -> int:

@@ -18,7 +18,7 @@ from transom.userland.posix.sh.control import (
     FunctionReturn,
     LoopExit,
     ShellJob,
-    signal_name,
+    trap_signal_name,
 )
 from transom.userland.posix.sh.state import ShellState
 from transom.userland.preemption import check_slice
@@ -285,7 +285,7 @@ def _trap(shell: ShellState, argv: list[str]) -> int:
             arguments = [action]
         action = None
     for text in arguments:
-        known = signal_name(text)
+        known = trap_signal_name(text)
         if known is None:
             if text in ("ERR", "DEBUG", "RETURN"):
                 continue

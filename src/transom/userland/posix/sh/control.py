@@ -41,7 +41,7 @@ class ShellJob:
 SIGNALS_BY_NUMBER = {number: name for name, number in SIGNAL_NUMBERS.items()}
 
 
-def signal_name(text: str) -> str | None:
+def trap_signal_name(text: str) -> str | None:
     """`TERM`, `SIGTERM`, `15` -> `SIGTERM`; `EXIT` and `0` -> `EXIT`."""
     upper = text.upper()
     if upper in ("0", "EXIT"):

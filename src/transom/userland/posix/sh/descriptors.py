@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.process import Process
 from transom.userland.streams import ByteSink, ByteSource, BytesSource, CallSink
 

@@ -5,8 +5,8 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.posix.escapes import unescape
 from transom.userland.posix.sh.tree import (
     Arithmetic,
@@ -85,6 +85,7 @@ class Lexer:
     def __init__(self, text: str, position: int, parse_body: ParseBody) -> None:
         self.text = text
         self.position = position
+        self.ended_in_document = False  # the text ends before a here-document does
         self.pending: list[PendingDocument] = []
         self._parse_body = parse_body
         self._peeked: ShellToken | None = None
@@ -386,6 +387,7 @@ class Lexer:
             lines: list[str] = []
             while True:
                 if self.position >= len(self.text):
+                    self.ended_in_document = True
                     break
                 end = self.text.find("\n", self.position)
                 line = self.text[self.position :] if end < 0 else self.text[self.position : end]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from transom.userland.files import error_text
 from transom.userland.posix.sh.builtins import set_options
 from transom.userland.posix.sh.control import FunctionReturn, LoopExit
-from transom.userland.posix.sh.parser import parse_shell
+from transom.userland.posix.sh.parser import parse_shell, parse_shell_input
 from transom.userland.posix.sh.shell import Shell
 from transom.userland.posix.sh.tree import Incomplete, ShellSyntaxError
 from transom.userland.process import Exit, Process
@@ -102,7 +102,7 @@ async def _converse(shell: Shell) -> int:
         try:
             if collected.endswith("\\\n") and line:
                 raise Incomplete("")
-            node = parse_shell(collected)
+            node = parse_shell_input(collected) if line else parse_shell(collected)
         except Incomplete as error:
             if line:
                 continue

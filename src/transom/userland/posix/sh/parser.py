@@ -41,12 +41,26 @@ EMPTY = Sequence(())
 @text_cache(512, longest=4096)
 def parse_shell(text: str) -> ShellNode:
     """A whole script. Raises ShellSyntaxError."""
+    return _parse(text)[0]
+
+
+def parse_shell_input(text: str) -> ShellNode:
+    """What was read up to now of a script that arrives line by line. Raises ShellSyntaxError:
+    Incomplete if more must be read.
+    """
+    node, ended_in_document = _parse(text)
+    if ended_in_document:
+        raise Incomplete("here-document")
+    return node
+
+
+def _parse(text: str) -> tuple[ShellNode, bool]:
     parser = _Parser(text, 0)
     node = parser.commands(frozenset())
     token = parser.lexer.peek()
     if token.kind != "end":
         raise _unexpected(token)
-    return node
+    return node, parser.lexer.ended_in_document
 
 
 def _parse_body(text: str, position: int) -> tuple[ShellNode, int]:

@@ -6,7 +6,9 @@ terminate on a tree of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from transom.kit.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

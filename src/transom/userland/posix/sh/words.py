@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from transom.kit.named_tuple import NamedTuple
 from transom.userland.limits import MAX_ARGUMENTS, bounded, check_size
 from transom.userland.posix.sh import arithmetic, patterns
 from transom.userland.posix.sh.control import ExpansionFault
