@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -327,6 +328,27 @@ def test_stop_never_signals_a_process_that_does_not_hold_the_lock(
         lock.release()
         other.kill()
         other.wait()
+
+
+def test_concurrent_deletes_of_one_cluster_succeed() -> None:
+    """No delete removes the folder of another one, or fails because of it; nothing is left."""
+    for _ in range(20):
+        _prepare(UpOptions("blue"))
+        with ThreadPoolExecutor(4) as pool:
+            deletes = [pool.submit(lifecycle.delete_cluster, "blue", print) for _ in range(4)]
+            results = [one.result() for one in deletes]
+        assert any(results)
+        assert not [path.name for path in clusters_dir().iterdir() if "blue" in path.name]
+
+
+def test_what_a_killed_delete_left_is_removed_by_the_next_one() -> None:
+    rest = clusters_dir() / ".deleted.blue.1"
+    rest.mkdir(parents=True)
+    (rest / "store.db").touch()
+    assert configs.known_clusters() == []
+    _prepare(UpOptions("green"))
+    assert lifecycle.delete_cluster("green", print)
+    assert not rest.exists()
 
 
 def test_lock_of_a_deleted_cluster_is_not_taken_for_that_of_a_new_one() -> None:

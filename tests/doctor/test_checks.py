@@ -11,7 +11,6 @@ from transom.doctor.examine import (
     GENERAL,
     WINDOWS,
     UnknownName,
-    _named,
     checks,
     examine,
     places_to_check,
@@ -21,6 +20,7 @@ from transom.doctor.findings import DoctorFinding, merged_findings
 from transom.doctor.services import check_ingresses
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.kit.clock import rfc3339
+from transom.kit.user_errors import name_cluster
 
 HOOK = {
     "metadata": {"name": "policy"},
@@ -477,8 +477,8 @@ def test_only_what_was_asked_about() -> None:
     ],
 )
 def test_commands_of_a_remedy_name_the_cluster(remedy: str, expected: str) -> None:
-    assert _named(remedy, " --name blue") == expected
-    assert _named(remedy, "") == remedy
+    assert name_cluster(remedy, " --name blue") == expected
+    assert name_cluster(remedy, "") == remedy
 
 
 @pytest.mark.parametrize(

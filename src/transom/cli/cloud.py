@@ -72,7 +72,9 @@ def run_cloud_command(args: argparse.Namespace) -> int:
         _expect(args, 1, f"transom cloud {args.verb} data")
         body = {"name": args.rest[0]}
     answer = call("POST", f"/transom/cloud/{args.verb}", body)
-    if args.verb == "create":
+    if args.output != "text":
+        console.print_value(answer, args.output)
+    elif args.verb == "create":
         print(f"disk {answer['id']} created")
     else:
         print(f"{answer['name']} {_PAST[args.verb]}")
@@ -80,18 +82,21 @@ def run_cloud_command(args: argparse.Namespace) -> int:
 
 
 def _expect(args: argparse.Namespace, count: int, example: str) -> None:
-    from transom.kit.user_errors import UserError
+    from transom.kit.user_errors import EXIT_USAGE, UserError
 
     if len(args.rest) != count:
-        raise UserError(f"cloud {args.verb} takes {count} arguments", f"for example: {example}")
+        takes = {0: "no arguments", 1: "one argument"}.get(count, f"{count} arguments")
+        raise UserError(f"cloud {args.verb} takes {takes}", f"for example: {example}", EXIT_USAGE)
 
 
 def _values(texts: list[str]) -> dict[str, str]:
-    from transom.kit.user_errors import UserError
+    from transom.kit.user_errors import EXIT_USAGE, UserError
 
     if any("=" not in text for text in texts):
         raise UserError(
-            "options are written OPTION=VALUE", "for example: transom cloud set data latency=30"
+            "options are written OPTION=VALUE",
+            "for example: transom cloud set data latency=30",
+            EXIT_USAGE,
         )
     return dict(text.split("=", 1) for text in texts)
 

@@ -6,15 +6,18 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from transom.cli.command import file_path
+from transom.kit.user_errors import UserError
 from transom.node.network_settings import DATAPLANES
-from transom.node.settings import ENGINES, RELEASES, default_name
+from transom.node.settings import ENGINES, RELEASES, default_name, name_option
 from transom.windows.records import ALL_NETWORKS
 
 if TYPE_CHECKING:
@@ -444,6 +447,15 @@ def _budget(text: str) -> str:
 
 def absolute_path(text: str) -> Path:
     return Path(text).expanduser().absolute()
+
+
+def node_path(name: str, cluster: str) -> str:
+    """A node's name as part of a URL. Raises UserError for text that is no node's name."""
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", name):
+        raise UserError(
+            f"there is no node {name!r}", f"transom node list{name_option(cluster)} shows them"
+        )
+    return quote(name, safe="")
 
 
 def print_value(value: Any, output: str) -> None:

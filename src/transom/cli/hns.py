@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from transom.cli import console
 from transom.cli.command import Command
@@ -47,7 +48,7 @@ def run_hns_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
     call = lifecycle.control_client(lifecycle.existing_cluster(args.name))
-    root = f"/transom/nodes/{args.node}/hns"
+    root = f"/transom/nodes/{console.node_path(args.node, args.name)}/hns"
     if args.verb == "fault":
         return _fault(call, root, args)
     if args.rest:
@@ -56,7 +57,10 @@ def run_hns_command(args: argparse.Namespace) -> int:
         )
     if args.verb == "restart":
         call("POST", f"{root}/restart")
-        print(f"node/{args.node}: host networking service restarted")
+        if args.output != "text":
+            console.print_value({"node": args.node, "restarted": True}, args.output)
+        else:
+            print(f"node/{args.node}: host networking service restarted")
         return 0
     items = call("GET", f"{root}/{args.verb}")["items"]
     if args.output != "text":
@@ -77,7 +81,7 @@ def _fault(call: Callable[..., Any], root: str, args: argparse.Namespace) -> int
                 "FAULT is required",
                 f"for example: transom hns {args.node} fault leak-endpoints on",
             )
-    shown = call("POST", f"{root}/faults/{name}/{state}")
+    shown = call("POST", f"{root}/faults/{quote(name, safe='')}/{state}")
     if args.output != "text":
         console.print_value(shown, args.output)
     else:
@@ -86,9 +90,9 @@ def _fault(call: Callable[..., Any], root: str, args: argparse.Namespace) -> int
 
 
 def _misused(message: str, hint: str) -> Exception:
-    from transom.kit.user_errors import UserError
+    from transom.kit.user_errors import EXIT_USAGE, UserError
 
-    return UserError(message, hint)
+    return UserError(message, hint, EXIT_USAGE)
 
 
 # ---- tables

@@ -7,7 +7,6 @@ import shlex
 import sys
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from transom.cli import console
 from transom.cli.command import Command
@@ -128,19 +127,14 @@ def run_node_command(args: argparse.Namespace) -> int:
     if args.verb in ("exec", "shell"):
         return _login(config, args)
     if args.verb == "list":
-        nodes = call("GET", "/transom/nodes")["items"]
-        if args.output != "text":
-            console.print_value(nodes, args.output)
-        else:
-            _table(nodes)
-        return 0
+        return _list(call, args)
     if args.verb == "add":
         for warning in call("POST", "/transom/nodes", [_row(args, name) for name in args.node])[
             "warnings"
         ]:
             console.print_progress(f"note: {warning}")
-    for name in args.node if args.verb != "add" else ():
-        path = quote(name, safe="")
+    names = args.node if args.verb != "add" else []
+    for name, path in [(name, console.node_path(name, args.name)) for name in names]:
         match args.verb:
             case "delete":
                 call("DELETE", f"/transom/nodes/{path}")
@@ -151,12 +145,25 @@ def run_node_command(args: argparse.Namespace) -> int:
                 call("POST", f"/transom/nodes/{path}/set", settings)
             case verb:
                 call("POST", f"/transom/nodes/{path}/{verb}")
-        print(f"node/{name} {_past(args.verb)}")
+        if args.output == "text":
+            print(f"node/{name} {_past(args.verb)}")
     if args.verb in ("add", "start", "reboot"):
         names = _wait(call, args)
-        if args.verb == "add":
+        if args.verb == "add" and args.output == "text":
             for name in names:
                 print(f"node/{name} added")
+    if args.output != "text":
+        done = [{"name": name, "result": _past(args.verb)} for name in names]
+        console.print_value(done, args.output)
+    return 0
+
+
+def _list(call: Any, args: argparse.Namespace) -> int:
+    nodes = call("GET", "/transom/nodes")["items"]
+    if args.output != "text":
+        console.print_value(nodes, args.output)
+    else:
+        _table(nodes)
     return 0
 
 
@@ -192,6 +199,7 @@ def _login(config: ClusterConfig, args: argparse.Namespace) -> int:
     from transom.cli import remote
 
     node, *command = args.node
+    console.node_path(node, args.name)  # it is a node's name
     if args.verb == "exec" and not command:
         hint = f"for example: transom node exec{name_option(args.name)} {node} -- hostname"
         raise UserError("COMMAND is required", hint, EXIT_USAGE)

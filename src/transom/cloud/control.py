@@ -10,7 +10,7 @@ from transom.cloud.errors import CloudError
 from transom.cloud.provider import CloudProvider, cloud_summary
 from transom.cloud.shares import FileShare
 from transom.kit.durations import DurationError, parse_duration
-from transom.kit.user_errors import UserError
+from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.quantity import QuantityError, parse_quantity
 
 _PLUGINS: Final = {name.removeprefix("kubernetes.io/"): name for name in ATTACH_LIMITS}
@@ -50,17 +50,23 @@ def _create(
     cloud: CloudProvider, kind: str, name: str, body: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     if kind not in _PLUGINS:
-        raise UserError(f"unknown type of disk {kind!r}", f"choose one of {', '.join(_PLUGINS)}")
+        raise UserError(
+            f"unknown type of disk {kind!r}", f"choose one of {', '.join(_PLUGINS)}", EXIT_USAGE
+        )
     if not name:
         raise UserError(
-            "the disk needs a name", "for example: transom cloud create gce-pd data --size 10Gi"
+            "the disk needs a name",
+            "for example: transom cloud create gce-pd data --size 10Gi",
+            EXIT_USAGE,
         )
     if cloud.find(f"{_PLUGINS[kind]}/{name}"):
         raise UserError(f"there is a disk {name!r} already", "choose another name")
     try:
         size = int(parse_quantity(str(body.get("size") or "1Gi")).value())
     except QuantityError as problem:
-        raise UserError(f"--size: {problem}", "write a quantity, for example 10Gi") from problem
+        raise UserError(
+            f"--size: {problem}", "write a quantity, for example 10Gi", EXIT_USAGE
+        ) from problem
     try:
         return {
             "id": cloud.create_disk(
@@ -120,9 +126,11 @@ async def _detach(cloud: CloudProvider, name: str) -> Mapping[str, Any]:
 
 def _limit(cloud: CloudProvider, node: str, kind: str, count: str) -> Mapping[str, Any]:
     if kind not in _PLUGINS:
-        raise UserError(f"unknown type of disk {kind!r}", f"choose one of {', '.join(_PLUGINS)}")
+        raise UserError(
+            f"unknown type of disk {kind!r}", f"choose one of {', '.join(_PLUGINS)}", EXIT_USAGE
+        )
     if count != "default" and not (count.isdigit() and int(count) <= 1000):
-        raise UserError(f"a node takes 0 to 1000 disks, not {count!r}", "or `default`")
+        raise UserError(f"a node takes 0 to 1000 disks, not {count!r}", "or `default`", EXIT_USAGE)
     cloud.set_limit(node, _PLUGINS[kind], None if count == "default" else int(count))
     return {"name": node}
 
@@ -130,13 +138,16 @@ def _limit(cloud: CloudProvider, node: str, kind: str, count: str) -> Mapping[st
 def _set(cloud: CloudProvider, name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
     if not values:
         raise UserError(
-            "nothing to set", f"for example: transom cloud set {name or 'data'} latency=30"
+            "nothing to set",
+            f"for example: transom cloud set {name or 'data'} latency=30",
+            EXIT_USAGE,
         )
     if name == "all":
         if set(values) != {"latency"}:
             raise UserError(
                 "for all disks only the latency can be set",
                 "for example: transom cloud set all latency=10",
+                EXIT_USAGE,
             )
         cloud.latency = _seconds(str(values["latency"])) or 0.0
         return {"name": "all"}
@@ -145,6 +156,7 @@ def _set(cloud: CloudProvider, name: str, values: Mapping[str, Any]) -> Mapping[
             raise UserError(
                 "a share has the option offline",
                 f"for example: transom cloud set {name} offline=on",
+                EXIT_USAGE,
             )
         share.offline = _switch("offline", str(values["offline"]))
         return {"name": share.path}
@@ -163,6 +175,7 @@ def _set(cloud: CloudProvider, name: str, values: Mapping[str, Any]) -> Mapping[
                 raise UserError(
                     f"a disk has no option {option!r}",
                     f"what can be set: {', '.join(DISK_OPTIONS)}",
+                    EXIT_USAGE,
                 )
     return {"name": disk.short_name}
 
@@ -170,7 +183,7 @@ def _set(cloud: CloudProvider, name: str, values: Mapping[str, Any]) -> Mapping[
 def _switch(option: str, value: str) -> bool:
     """An empty text is off, as for the other faults."""
     if value not in ("on", "off", ""):
-        raise UserError(f"{option} is on or off, not {value!r}")
+        raise UserError(f"{option} is on or off, not {value!r}", code=EXIT_USAGE)
     return value == "on"
 
 
@@ -187,7 +200,8 @@ def _seconds(value: str) -> float | None:
             raise UserError(
                 f"latency is a number of seconds or a duration, not {value!r}",
                 "for example: latency=30 or latency=1m30s",
+                EXIT_USAGE,
             ) from problem
     if not 0 <= seconds <= 3600:
-        raise UserError("latency is 0 to 3600 seconds")
+        raise UserError("latency is 0 to 3600 seconds", code=EXIT_USAGE)
     return seconds

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import json
 import os
 import select
@@ -56,14 +57,22 @@ def open_sockets(config: ClusterConfig) -> list[socket.socket]:
     return sockets
 
 
+_ATTEMPTS = 100
+
+
 class ClusterLock:
     """Held while the cluster runs; passed to the background process by fork."""
 
     def __init__(self, config: ClusterConfig) -> None:
         option = name_option(config.name)
-        while True:
-            make_state(config)
-            self._fd = os.open(config.pid_file, os.O_RDWR | os.O_CREAT, 0o600)
+        for attempt in itertools.count():
+            try:
+                make_state(config)
+                self._fd = os.open(config.pid_file, os.O_RDWR | os.O_CREAT, 0o600)
+            except FileNotFoundError:
+                if attempt >= _ATTEMPTS:
+                    raise
+                continue  # `transom delete` removed the folder in between
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

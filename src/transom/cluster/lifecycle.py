@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import secrets
 import shutil
 import socket
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.cluster import config as configs
 from transom.cluster import daemon, kubeconfig, protection
@@ -22,7 +23,7 @@ from transom.cluster.options import UpOptions, choose_config, cluster_file
 from transom.cluster.pki import ClusterPki, ensure_cluster_pki, import_shared_keys
 from transom.kit.files import write_atomic
 from transom.kit.lazy import lazy_import, load_modules
-from transom.kit.user_errors import UserError
+from transom.kit.user_errors import UserError, name_cluster
 from transom.machinery.releases import parse_release
 from transom.machinery.releases.features import FeatureSet
 from transom.node.runtimes import uses_real_containers
@@ -322,7 +323,7 @@ def control_client(config: ClusterConfig, timeout: float = 5.0) -> ControlCall:
             code = problem.get("code")
             raise UserError(
                 problem.get("message") or f"answer {status}",
-                problem.get("hint", ""),
+                name_cluster(str(problem.get("hint", "")), name_option(config.name)),
                 code if code in (1, 2) else 1,
             )
         return value
@@ -402,6 +403,9 @@ def _forget_context(file: Path, name: str, report_progress: ReportProgress) -> N
         )
 
 
+_REMOVED: Final = ".deleted."  # the beginning of the names of folders that are being removed
+
+
 def delete_cluster(name: str, report_progress: ReportProgress) -> bool:
     """Stops the cluster and removes all its data, whatever its state. False: it did not exist."""
     state = clusters_dir() / configs.check_cluster_name(name)
@@ -410,15 +414,38 @@ def delete_cluster(name: str, report_progress: ReportProgress) -> bool:
     config, problem = configs.load_or_default_config(name)
     if problem:
         report_progress(f"note: {problem}")
-    _stop(config, report_progress)
-    lock = daemon.ClusterLock(config)
+    lock = _stop_and_lock(config, report_progress)
     try:
         if uses_real_containers(config):
             real_runtimes.clear_real_containers(config)
-        shutil.rmtree(state)
+        # renamed first: from now on another `up` or `delete` of this name has its own folder
+        removed = state.with_name(f"{_REMOVED}{name}.{secrets.token_hex(4)}")
+        state.rename(removed)
     finally:
         lock.release()
+    for rest in (removed, *clusters_dir().glob(f"{_REMOVED}*")):  # others: of a killed `delete`
+        shutil.rmtree(rest, onerror=_ignore_missing)
     return True
+
+
+def _ignore_missing(function: Callable[..., Any], path: str, raised: Any) -> None:
+    """Another `delete` may remove the same leftovers."""
+    error = raised[1]
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _stop_and_lock(config: ClusterConfig, report_progress: ReportProgress) -> daemon.ClusterLock:
+    """Another `up` or `delete` of the same name may hold the lock for a moment."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while True:
+        _stop(config, report_progress)
+        try:
+            return daemon.ClusterLock(config)
+        except UserError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def cluster_status_by_name(name: str) -> dict[str, Any]:

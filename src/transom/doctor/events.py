@@ -265,6 +265,10 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
             "terminationGracePeriodSeconds."
         ),
     ),
+    "LifecycleHTTPFallback": (
+        "a hook asks with HTTPS, and its server answers with HTTP",
+        "Remove scheme: HTTPS from the hook's httpGet, or let the container serve TLS on this port.",
+    ),
     "FailedPreStopHook": ("its preStop hook fails", "Correct the container's preStop hook."),
     "FailedKillPod": (
         "its kubelet cannot end it",

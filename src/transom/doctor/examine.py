@@ -4,7 +4,6 @@ those for Windows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -30,6 +29,7 @@ from transom.doctor.snapshot import (
     place_of_object,
     status_condition,
 )
+from transom.kit.user_errors import name_cluster
 
 Check = Callable[[ClusterSnapshot], Iterator[DoctorFinding]]
 
@@ -158,26 +158,9 @@ def examine(
     if namespace:
         found = _in_namespace(s, namespace, found)
     return [
-        one._replace(remedy=_named(one.remedy, s.name_option)) for one in merged_findings(found)
+        one._replace(remedy=name_cluster(one.remedy, s.name_option))
+        for one in merged_findings(found)
     ]
-
-
-_COMMAND: Final = re.compile(
-    r"\btransom (?:node|cloud|hns|explain-schedule|up|down|logs|kubeconfig|snapshot|doctor(?= \S+;))\b"
-    r"(?: (?!or\b|and\b|then\b)[\w/=:-]+(?:\.[\w/=:-]+)*)*"
-)
-
-
-def _named(remedy: str, option: str) -> str:
-    """Adapts the commands of the remedy to this cluster, so that they run as printed."""
-    if not option or f"{option} " in f"{remedy} ":
-        return remedy
-
-    def name(command: re.Match[str]) -> str:
-        ours, separator, on_the_node = command[0].partition(" -- ")
-        return f"{ours}{option}{separator}{on_the_node}"
-
-    return _COMMAND.sub(name, remedy)
 
 
 def places_to_check(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+from typing import Final
 
 # Exit codes of all commands; 0 is success, 1 any other failure. docs/install-and-run.md lists them
 # for users.
@@ -57,3 +59,23 @@ def of_system(error: OSError) -> UserError:
     """A user-facing error for any operating system error."""
     about = f"{error.filename}: " if error.filename else ""
     return of_disk(error) or UserError(f"{about}{error.strerror or error}")
+
+
+_COMMAND: Final = re.compile(
+    r"\btransom (?:node|cloud|hns|explain-schedule|up|down|logs|kubeconfig|snapshot|doctor(?= \S+;))\b"
+    r"(?: (?!or\b|and\b|then\b)[\w/=:-]+(?:\.[\w/=:-]+)*)*"
+)
+
+
+def name_cluster(text: str, option: str) -> str:
+    """Adds the option that names the cluster (" --name NAME") to the commands in a hint or a text, so that
+    they run as printed.
+    """
+    if not option or f"{option} " in f"{text} ":
+        return text
+
+    def name(command: re.Match[str]) -> str:
+        ours, separator, on_the_node = command[0].partition(" -- ")
+        return f"{ours}{option}{separator}{on_the_node}"
+
+    return _COMMAND.sub(name, text)
