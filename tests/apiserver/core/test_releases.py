@@ -73,6 +73,28 @@ async def test_pods_have_a_generation_since_1_33() -> None:
 ACCOUNT = {"metadata": {"name": "default"}}
 
 
+@pytest.mark.parametrize("version", ["latest", "v1.34", "v1.99"])
+@pytest.mark.parametrize(("release", "status"), [("1.32", 201), ("1.33", 201), ("1.34", 403)])
+async def test_a_server_knows_the_pod_security_standards_up_to_its_own_version(
+    release: str, status: int, version: str
+) -> None:
+    """Hosts of probes are checked since version 1.34 of the standards."""
+    labels = {
+        "pod-security.kubernetes.io/enforce": "baseline",
+        "pod-security.kubernetes.io/enforce-version": version,
+    }
+    probe = {"httpGet": {"host": "10.0.0.1", "port": 80}}
+    container = {**POD["spec"]["containers"][0], "livenessProbe": probe}
+    async with on(release) as api:
+        await api.ok(
+            "POST", "/api/v1/namespaces", {"metadata": {"name": "strict", "labels": labels}}
+        )
+        await api.ok("POST", "/api/v1/namespaces/strict/serviceaccounts", ACCOUNT)
+        pod = {**POD, "spec": {**POD["spec"], "containers": [container]}}
+        found, body = await api.call("POST", "/api/v1/namespaces/strict/pods", pod)
+        assert found == status, body
+
+
 async def test_pod_security_labels_reject_and_warn_since_1_23() -> None:
     async def scenario(api: Api, status: int) -> None:
         labels = {"pod-security.kubernetes.io/enforce": "baseline"}

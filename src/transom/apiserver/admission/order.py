@@ -143,7 +143,10 @@ def admission_plugins(
         *(
             [
                 pod_security.PodSecurity(
-                    objects, resource("", "v1", "namespaces"), resource("", "v1", "pods")
+                    objects,
+                    resource("", "v1", "namespaces"),
+                    resource("", "v1", "pods"),
+                    resources.release,
                 )
             ]
             if is_enabled(resources.release, "PodSecurity")

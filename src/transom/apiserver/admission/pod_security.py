@@ -23,9 +23,11 @@ from transom.machinery.pod_security import (
     LEVELS,
     PRIVILEGED,
     Version,
+    Violation,
     evaluate_pod,
     violations_text,
 )
+from transom.machinery.releases import Release
 
 _PREFIX: Final = "pod-security.kubernetes.io/"
 _MODES: Final = ("enforce", "audit", "warn")
@@ -85,8 +87,12 @@ class PodSecurity(ValidatingPlugin):
     name = "PodSecurity"
     thread_safe = False
 
-    def __init__(self, objects: ObjectStore, namespaces: Resource, pods: Resource) -> None:
+    def __init__(
+        self, objects: ObjectStore, namespaces: Resource, pods: Resource, release: Release
+    ) -> None:
+        """`release`: of the server, which knows the standards up to its own version."""
         self._objects = objects
+        self._release = release
         self._namespaces = namespaces
         self._pods = pods
 
@@ -109,14 +115,14 @@ class PodSecurity(ValidatingPlugin):
         namespace = self._objects.find(self._namespaces, "", attributes.namespace)
         policy, _ = read_policy(_labels(namespace or {}))
         if key == "/Pod":
-            _check_pod(attributes, policy)
+            self._check_pod(attributes, policy)
         else:
             template: Any = attributes.obj
             for name in _TEMPLATES[key]:
                 template = (template or {}).get(name)
             if template:
-                _audit(attributes, policy, template)
-                _warn(attributes, policy, template)
+                self._audit(attributes, policy, template)
+                self._warn(attributes, policy, template)
 
     def _validate_namespace(self, attributes: Attributes) -> None:
         obj = attributes.obj
@@ -140,9 +146,7 @@ class PodSecurity(ValidatingPlugin):
         name = attributes.obj["metadata"]["name"]
         found: dict[str, list[str]] = {}
         for pod in self._objects.objects(self._pods, name, _MOST_PODS):
-            violations = evaluate_pod(
-                enforce.level, enforce.version, pod["metadata"], pod.get("spec") or {}
-            )
+            violations = self._violations(enforce, pod)
             if violations:
                 text = ", ".join(v.reason for v in violations)
                 found.setdefault(text, []).append(pod["metadata"]["name"])
@@ -157,36 +161,41 @@ class PodSecurity(ValidatingPlugin):
             more = f" (and {others} other pod{'s' if others > 1 else ''})" if others else ""
             attributes.ctx.warn(f"{min(names)}{more}: {text}")
 
+    def _check_pod(self, attributes: Attributes, policy: Mapping[str, PolicyLevel]) -> None:
+        if policy is _DEFAULT_POLICY:
+            attributes.ctx.annotations[_ENFORCE_POLICY] = _DEFAULT_ENFORCED
+            return
+        pod, enforce = attributes.obj, policy["enforce"]
+        attributes.ctx.annotations[_ENFORCE_POLICY] = str(enforce)
+        self._audit(attributes, policy, pod)
+        found = self._violations(enforce, pod)
+        if found:
+            raise attributes.forbidden(
+                f'violates PodSecurity "{enforce}": {violations_text(found)}'
+            )
+        self._warn(attributes, policy, pod)
+
+    def _audit(
+        self, attributes: Attributes, policy: Mapping[str, PolicyLevel], pod: Object
+    ) -> None:
+        audit = policy["audit"]
+        found = self._violations(audit, pod)
+        if found:
+            attributes.ctx.annotations[f"{_PREFIX}audit-violations"] = (
+                f'would violate PodSecurity "{audit}": {violations_text(found)}'
+            )
+
+    def _warn(self, attributes: Attributes, policy: Mapping[str, PolicyLevel], pod: Object) -> None:
+        warn = policy["warn"]
+        found = self._violations(warn, pod)
+        if found:
+            attributes.ctx.warn(f'would violate PodSecurity "{warn}": {violations_text(found)}')
+
+    def _violations(self, policy: PolicyLevel, pod: Object) -> list[Violation]:
+        version = min(policy.version, self._release)
+        meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        return evaluate_pod(policy.level, version, meta, spec)
+
 
 def _labels(obj: Object) -> Mapping[str, str]:
     return (obj.get("metadata") or {}).get("labels") or {}
-
-
-def _check_pod(attributes: Attributes, policy: Mapping[str, PolicyLevel]) -> None:
-    if policy is _DEFAULT_POLICY:
-        attributes.ctx.annotations[_ENFORCE_POLICY] = _DEFAULT_ENFORCED
-        return
-    pod, enforce = attributes.obj, policy["enforce"]
-    attributes.ctx.annotations[_ENFORCE_POLICY] = str(enforce)
-    _audit(attributes, policy, pod)
-    found = evaluate_pod(enforce.level, enforce.version, pod["metadata"], pod["spec"])
-    if found:
-        raise attributes.forbidden(f'violates PodSecurity "{enforce}": {violations_text(found)}')
-    _warn(attributes, policy, pod)
-
-
-def _audit(attributes: Attributes, policy: Mapping[str, PolicyLevel], pod: Object) -> None:
-    audit = policy["audit"]
-    meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    found = evaluate_pod(audit.level, audit.version, meta, spec)
-    if found:
-        attributes.ctx.annotations[f"{_PREFIX}audit-violations"] = (
-            f'would violate PodSecurity "{audit}": {violations_text(found)}'
-        )
-
-
-def _warn(attributes: Attributes, policy: Mapping[str, PolicyLevel], pod: Object) -> None:
-    warn = policy["warn"]
-    found = evaluate_pod(warn.level, warn.version, pod.get("metadata") or {}, pod.get("spec") or {})
-    if found:
-        attributes.ctx.warn(f'would violate PodSecurity "{warn}": {violations_text(found)}')
