@@ -181,6 +181,25 @@ async def test_a_failing_handler_does_not_stop_others() -> None:
     assert recorded == ["a", "b"]
 
 
+async def test_a_specification_may_be_anything() -> None:
+    """Custom resources define it, and a selector in it."""
+    specs: list[Any] = [3, "selector", ["selector"], {"selector": 3}, {"selector": {}}, None]
+    events = [
+        WatchEvent("ADDED", {**pod(f"p{number}", 6 + number), "spec": spec})
+        for number, spec in enumerate(specs)
+    ]
+    recorded: list[Any] = []
+    clock = VirtualClock()
+    script = Script(clock, [ObjectList([], "5")], [[events]])
+    informer = Informer(script, PODS, clock, Middle())  # type: ignore[arg-type]
+    informer.add_handler(add=lambda obj: recorded.append(obj["spec"]))
+    task = asyncio.create_task(informer.run())
+    await clock.run_for(0.1)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert recorded == specs
+
+
 async def test_resync_delivers_all_objects_again() -> None:
     clock = VirtualClock()
     recorded = []

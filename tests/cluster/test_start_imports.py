@@ -69,6 +69,16 @@ sys.exit(main())
 """
 
 
+# Modules that contain the standard decorator or base class.
+_FIND_STANDARD_CLASSES = f"""
+import dataclasses, sys, typing, {", ".join(STARTED)}
+for name, module in list(sys.modules.items()):
+    for value in vars(module).values() if name.startswith("transom.") else ():
+        if value is dataclasses.dataclass or value is typing.NamedTuple:
+            print(name, value.__name__)
+"""
+
+
 @pytest.fixture(scope="module")
 def loaded_by_up(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     folder: Path = tmp_path_factory.mktemp("up")
@@ -119,3 +129,11 @@ def loaded() -> set[str]:
 @pytest.mark.parametrize("module", DEFERRED)
 def test_not_imported_before_the_nodes_are_ready(module: str, loaded: set[str]) -> None:
     assert module not in loaded
+
+
+def test_classes_are_cheap_to_declare() -> None:
+    """`dataclass` and `NamedTuple` of the standard library compile code when they are used."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FIND_STANDARD_CLASSES], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "", "use kit.lazy_dataclass and kit.named_tuple"

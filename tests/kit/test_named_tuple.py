@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import typing
 from collections.abc import Callable
@@ -34,6 +35,11 @@ def make(base: Any) -> Any:
     return Point
 
 
+def signature(kind: Any) -> list[tuple[str, Any, Any]]:
+    found = inspect.signature(kind).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found]
+
+
 CASES: dict[str, Callable[[Any], Any]] = {
     "text": lambda k: repr(k(1)),
     "fields": lambda k: (k._fields, k._field_defaults, k.__match_args__),
@@ -44,6 +50,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "a copy": lambda k: copy.deepcopy(k(1, ["a"])),
     "as a dictionary": lambda k: k(1)._asdict(),
     "equality with a tuple": lambda k: k(1) == (1, None),
+    "another with the same constructor": lambda k: (k(1), k(2, ["b"]), k(tags=None, x=3)),
+    "made from a list": lambda k: k._make([1, None]),
+    "made from too long a list": lambda k: k._make([1, 2, 3]),
+    "a replaced field that is unknown": lambda k: k(1)._replace(no=2),
+    "the signature": lambda k: (k(1), signature(k))[1],
+    "an alias": lambda k: k.x.__doc__,
+    "a subclass": lambda k: (type("Sub", (k,), {})(1), type("Sub", (k,), {})(1)._replace(x=2)),
     "a missing argument": lambda k: k(),
     "an unknown argument": lambda k: k(1, no=2),
     "an unknown attribute": lambda k: k(1).nothing,
@@ -76,6 +89,25 @@ def test_annotations_can_be_evaluated() -> None:
 def test_can_be_pickled() -> None:
     stored = Stored("a", (Stored("b"),))
     assert pickle.loads(pickle.dumps(stored)) == stored
+
+
+@pytest.mark.parametrize("base", [typing.NamedTuple, named_tuple.NamedTuple])
+def test_a_tuple_may_be_empty_or_have_one_field(base: Any) -> None:
+    class Empty(base):  # type: ignore[misc]
+        pass
+
+    class One(base):  # type: ignore[misc]
+        x: int
+
+    assert (Empty(), One(1), One(1).x) == ((), (1,), 1)
+
+
+@pytest.mark.parametrize("base", [typing.NamedTuple, named_tuple.NamedTuple])
+def test_a_field_is_not_private(base: Any) -> None:
+    with pytest.raises(ValueError, match="underscore"):
+
+        class Wrong(base):  # type: ignore[misc]
+            _x: int
 
 
 @pytest.mark.parametrize("base", [typing.NamedTuple, named_tuple.NamedTuple])

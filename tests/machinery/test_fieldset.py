@@ -132,4 +132,17 @@ def test_sets_are_written_in_kubernetes_order() -> None:
     ]
     assert list(ordered["f:b"]) == ["f:c", "f:d"]
     assert list(ordered['k:{"port":100}']) == [".", "f:a", "f:z"]
-    assert fs.in_order(ordered) is ordered
+    assert fs.in_order(dict(reversed(fields.items()))) is ordered
+
+
+@given(path_sets)
+def test_the_order_is_that_of_its_paths(paths: frozenset[fs.Path]) -> None:
+    fields = fs.set_of_paths(paths)
+    ordered = fs.in_order(fields)
+    assert ordered == fields
+    levels = [ordered]
+    for level in levels:
+        names = [name for name in level if name != "."]
+        assert names == [name for (name,) in fs.set_paths(dict.fromkeys(names, fs.MEMBER))]
+        assert "." not in level or next(iter(level)) == "."
+        levels.extend(level.values())

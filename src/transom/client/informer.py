@@ -59,25 +59,6 @@ class LastKnownState(dict[str, Any]):
 Preparation = Callable[[Object], Awaitable[None] | None]
 
 
-class ResourceEventHandler:
-    """The callbacks of a handler. Calls come in order, one at a time, after the store has the
-    change; exceptions of a handler are only logged.
-    """
-
-    __slots__ = ("add", "delete", "timer", "update")
-
-    def __init__(
-        self,
-        add: Callable[[Object], None] | None,
-        update: Callable[[Object, Object], None] | None,
-        delete: Callable[[Object], None] | None,
-    ) -> None:
-        self.add = add
-        self.update = update
-        self.delete = delete
-        self.timer: Timer | None = None
-
-
 class Informer:
     def __init__(
         self,
@@ -100,7 +81,11 @@ class Informer:
         self._rng = rng
         self._namespace = namespace
         self._labels, self._fields = label_selector, field_selector
-        self._handlers: list[ResourceEventHandler] = []
+        # The callbacks. Calls come in order, one at a time, after the store has the change.
+        self._add: list[Callable[[Object], None]] = []
+        self._update: list[Callable[[Object, Object], None]] = []
+        self._delete: list[Callable[[Object], None]] = []
+        self._resyncs: list[Timer] = []
         self._preparations: list[Preparation] = []
         self._synced = asyncio.Event()
         self._version = ""
@@ -150,12 +135,16 @@ class Informer:
         get a `LastKnownState`. Every `resync` seconds `update` is called for all objects, as (same,
         same).
         """
-        handler = ResourceEventHandler(add, update, delete)
-        self._handlers.append(handler)
-        for obj in self.store.list():
-            self._call(handler.add, obj)
-        if resync > 0:
-            self._schedule_resync(handler, resync)
+        if add is not None:
+            self._add.append(add)
+            for obj in self.store.list():
+                self._call((add,), obj)
+        if update is not None:
+            self._update.append(update)
+            if resync > 0:
+                self._schedule_resync(update, resync)
+        if delete is not None:
+            self._delete.append(delete)
 
     def add_preparation(self, prepare: Preparation) -> None:
         """Called with each object of a list or watch before it is stored and passed to handlers;
@@ -163,13 +152,15 @@ class Informer:
         """
         self._preparations.append(prepare)
 
-    def _schedule_resync(self, handler: ResourceEventHandler, seconds: float) -> None:
+    def _schedule_resync(self, update: Callable[[Object, Object], None], seconds: float) -> None:
+        number = len(self._resyncs)
+
         def again() -> None:
             for obj in self.store.list():
-                self._call(handler.update, obj, obj)
-            self._schedule_resync(handler, seconds)
+                self._call((update,), obj, obj)
+            self._resyncs[number] = self._clock.call_later(seconds, again)
 
-        handler.timer = self._clock.call_later(seconds, again)
+        self._resyncs.append(self._clock.call_later(seconds, again))
 
     # ---- the loop
     # ----------------------------------------------------------------------------------------------
@@ -190,9 +181,8 @@ class Informer:
                     log.info("%s: the API server is away: %s", self.resource, problem)
                 await self._back_off()
         finally:
-            for handler in self._handlers:
-                if handler.timer is not None:
-                    handler.timer.cancel()
+            for timer in self._resyncs:
+                timer.cancel()
 
     async def _list(self) -> None:
         # The first list may come from any state; a later one must not go back in time, unless that
@@ -298,7 +288,8 @@ class Informer:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
             if kind in (ADDED, MODIFIED):
-                await self._prepare(obj)
+                if self._preparations or _has_selector(obj):
+                    await self._prepare(obj)
                 self._put(object_key(obj), self._kept(obj))
             elif kind == DELETED:
                 if self.store.remove(object_key(obj)) is not None:
@@ -325,30 +316,29 @@ class Informer:
     def _put(self, key: str, obj: Object) -> None:
         old = self.store.put(key, obj)
         if old is None:
-            for handler in self._handlers:
-                if handler.add is not None:
-                    self._call(handler.add, obj)
+            self._call(self._add, obj)
         else:
-            for handler in self._handlers:
-                if handler.update is not None:
-                    self._call(handler.update, old, obj)
+            self._call(self._update, old, obj)
 
     def _notify_delete(self, obj: Object) -> None:
-        for handler in self._handlers:
-            self._call(handler.delete, obj)
+        self._call(self._delete, obj)
 
-    def _call(self, function: Callable[..., None] | None, *args: Object) -> None:
-        if function is None:
-            return
-        try:
-            function(*args)
-        except Exception:
-            log.exception("%s: a handler failed on %s", self.resource, object_key(args[-1]))
+    def _call(self, handlers: Iterable[Callable[..., None]], *args: Object) -> None:
+        """Exceptions of a handler are only logged."""
+        for handler in handlers:
+            try:
+                handler(*args)
+            except Exception:
+                log.exception("%s: a handler failed on %s", self.resource, object_key(args[-1]))
+
+
+def _has_selector(obj: Object) -> bool:
+    spec = obj.get("spec")  # of a custom object it may be anything
+    return isinstance(spec, dict) and "selector" in spec
 
 
 def _takes_long_to_select(obj: Object) -> bool:
-    spec = obj.get("spec")
-    selector = spec.get("selector") if isinstance(spec, dict) else None
+    selector = obj["spec"]["selector"] if _has_selector(obj) else None
     return isinstance(selector, dict) and takes_long_to_compile(selector)
 
 

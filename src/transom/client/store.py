@@ -81,9 +81,10 @@ class Indexer:
             self._by_namespace.setdefault(namespace, {})[key] = obj
         for name, values in self._indexers.items():
             index = self._indices[name]
-            if old is not None:
-                _remove(index, values(old), key)
-            _insert(index, values(obj), key, obj)
+            places = values(obj)
+            if old is not None and (former := values(old)) != places:
+                _remove(index, former, key)
+            _insert(index, places, key, obj)
         return old
 
     def remove(self, key: str) -> Object | None:

@@ -14,7 +14,6 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +35,7 @@ from transom.cloud.errors import CloudError
 from transom.cloud.shares import FileShare
 from transom.kit.clock import Clock
 from transom.kit.files import write_atomic
+from transom.kit.lazy_dataclass import dataclass
 
 log = logging.getLogger("transom.cloud")
 
@@ -53,7 +53,7 @@ _RESOURCES: Final = {
 }
 
 
-@dataclass
+@dataclass(slots=True)
 class CloudOperation:
     """Attaching or detaching a disk. `since`: when it began or, if it failed, when that was."""
 

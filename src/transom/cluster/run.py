@@ -51,6 +51,7 @@ from transom.http.messages import Answer, HttpRequest, text_response
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
 from transom.kit.durations import parse_duration
+from transom.kit.idle import wait_until_idle
 from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.process import run_event_loop
 from transom.kit.process_metrics import collect_process_metrics
@@ -204,7 +205,8 @@ async def serve_cluster(
             await define_credential_specs(api)
         start("scheduler", lambda: run_cluster_scheduler(api, config, metrics))
         if nodes is not None:
-            await asyncio.to_thread(import_streams, simulated=config.engine != "oci")
+            simulated = config.engine != "oci"
+            running.append(group.create_task(preload_streams(simulated=simulated)))
         await stopping.wait()
         log.info("stopping")
         if watchdog is not None:
@@ -530,10 +532,16 @@ class ClusterNodes:
 # ---- imports after the API server is up ----
 
 
-def import_streams(*, simulated: bool) -> None:
-    """Preloads what the first `kubectl exec` and the first container need; takes up to 1 s on
-    the event loop.
+async def preload_streams(*, simulated: bool) -> None:
+    """Imports what the first `kubectl exec` and the first container need, once the components have
+    started and the process is idle. A container that starts earlier imports it itself.
     """
+    await wait_until_idle()
+    await asyncio.to_thread(_import_streams, simulated=simulated)
+
+
+def _import_streams(*, simulated: bool) -> None:
+    """Takes up to 1 s on the event loop."""
     load_modules(kubelet_streams)
     if simulated:
         load_modules(userland_start, sim_context, linux_commands, windows_commands)

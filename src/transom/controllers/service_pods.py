@@ -131,10 +131,13 @@ class Memberships:
 
 
 def _endpoint_changed(old: Object, new: Object) -> bool:
+    if old["metadata"].get("deletionTimestamp") != new["metadata"].get("deletionTimestamp"):
+        return True
     before, after = old.get("status") or {}, new.get("status") or {}
+    if before == after and old.get("spec") == new.get("spec"):
+        return False
     return (
-        old["metadata"].get("deletionTimestamp") != new["metadata"].get("deletionTimestamp")
-        or is_pod_ready(old) != is_pod_ready(new)
+        is_pod_ready(old) != is_pod_ready(new)
         or before.get("podIPs") != after.get("podIPs")
         or in_service(old) != in_service(new)
         or has_pod_ended(old) != has_pod_ended(new)
@@ -143,8 +146,10 @@ def _endpoint_changed(old: Object, new: Object) -> bool:
 
 def _membership_changed(old: Object, new: Object) -> bool:
     before, after = old.get("spec") or {}, new.get("spec") or {}
-    return old["metadata"].get("labels") != new["metadata"].get("labels") or any(
-        before.get(name) != after.get(name) for name in ("hostname", "subdomain")
+    return bool(
+        old["metadata"].get("labels") != new["metadata"].get("labels")
+        or before.get("hostname") != after.get("hostname")
+        or before.get("subdomain") != after.get("subdomain")
     )
 
 

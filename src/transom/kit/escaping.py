@@ -30,7 +30,8 @@ _SHORT: Final = {
 
 def escape_line(text: str) -> str:
     """Escapes these characters like Go's %q, without the quotes. Tabs stay."""
-    return _UNSAFE.sub(_escaped, text) if _UNSAFE.search(text) else text
+    # No printable character is unsafe; most texts need no search
+    return text if text.isprintable() else _UNSAFE.sub(_escaped, text)
 
 
 def escape_lines(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 import yaml
@@ -15,6 +15,7 @@ import yaml
 from transom.client.resources import SERVICE_ACCOUNTS
 from transom.kit.durations import parse_duration
 from transom.kit.goquote import go_quote
+from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import CredentialProviderConfig, ProviderTokenAttributes
 from transom.kubelet.credentials import (

@@ -17,7 +17,8 @@ import orjson
 from transom.kit.goquote import go_quote
 from transom.machinery import gofmt, gojson
 
-_REMEMBERED = 512  # characters of the elements of a level whose order is remembered
+_REMEMBERED = 4096  # bytes of a set whose order is remembered
+_NOT_FIELDS = (b'"k:', b'"v:', b'"i:')
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
@@ -166,30 +167,29 @@ def set_paths(fields: FieldSet) -> Iterator[Path]:
 
 def in_order(fields: FieldSet) -> FieldSet:
     """The set with the elements of each level in Kubernetes' order, in which it serialises them:
-    clients compare the bytes that they get in protobuf.
+    clients compare the bytes that they get in protobuf. Equal sets share one result: most objects
+    of a kind have the same fields.
     """
-    out = fields
-    if any(fields.values()):
-        for key, below in fields.items():
-            if below and (sorted_below := in_order(below)) is not below:
-                if out is fields:
-                    out = dict(fields)
-                out[key] = sorted_below
-    keys = tuple(fields)
-    if len(keys) < 2:
-        return out
-    names = _known_order(keys) if sum(map(len, keys)) <= _REMEMBERED else _sort_elements(keys)
-    return out if names == keys else {key: out[key] for key in names}
+    by_name = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+    return _known_order(by_name) if len(by_name) <= _REMEMBERED else _order_by_kind(by_name)
 
 
-def _sort_elements(keys: tuple[str, ...]) -> tuple[str, ...]:
-    names = sorted(keys)
-    if names[-1] >= "g":  # not only fields
-        names = sorted(keys, key=_order)
-    return tuple(names)
+def _order_by_kind(by_name: bytes) -> FieldSet:
+    """The set of its JSON with sorted names, which is in order but for levels with elements that
+    are not fields.
+    """
+    fields: FieldSet = orjson.loads(by_name)
+    return _order_levels(fields) if any(kind in by_name for kind in _NOT_FIELDS) else fields
 
 
-_known_order = lru_cache(2048)(_sort_elements)  # most objects of a kind have the same fields
+def _order_levels(fields: FieldSet) -> FieldSet:
+    names = list(fields)
+    if names and names[-1] >= "g":  # not only fields
+        names.sort(key=_order)
+    return {name: _order_levels(fields[name]) for name in names}
+
+
+_known_order = lru_cache(256)(_order_by_kind)
 
 
 def _order(element: str) -> tuple[int, Any]:

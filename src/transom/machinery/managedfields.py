@@ -235,12 +235,14 @@ def update_managed_fields(
     taken, gone = changed_fields(old, new, node)
     if rules.reset:
         taken, gone = without_paths(taken, rules.reset), without_paths(gone, rules.reset)
-    if taken or gone or any(o.api_version != api_version for o in managed.values()):
-        touched |= withdraw_fields(managed, {api_version: (taken, gone)}, old, new, type, convert)
     mine = set_difference(taken, gone) if gone else taken
+    if taken or gone or any(o.api_version != api_version for o in managed.values()):
+        # From the manager itself only what is gone: it gets the rest back
+        touched |= withdraw_fields(
+            managed, {api_version: (taken, gone)}, old, new, type, convert, me if mine else None
+        )
     if mine:
-        before = managed.get(me)
-        fields = set_union(mine, before.fields) if before else mine
+        fields = set_union(set_difference(former.fields, gone), mine) if former else mine
         same = former is not None and fields == former.fields and not rules.always_timed
         time = former.time if former is not None and same else now
         managed[me] = OwnedFields(fields, api_version, time, None)

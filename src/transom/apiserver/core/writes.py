@@ -272,8 +272,9 @@ def _returns_deleted(strategy: Strategy, res: Resource) -> bool:
 
 def _warn_of_orphans(ctx: RequestContext, res: Resource, options: Object) -> None:
     """Jobs leave their pods behind unless the request says otherwise."""
-    strategy = strategy_for(res.kind, res.version)
-    if res.kind.key == "batch/Job" and res.api_version in strategy.orphan_versions:
+    if res.kind.key != "batch/Job":
+        return
+    if res.api_version in strategy_for(res.kind, res.version).orphan_versions:
         text = object_warnings.job_deletion_warning(res.release, options)
         if text:
             ctx.warn(text)

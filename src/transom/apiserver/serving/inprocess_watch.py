@@ -70,6 +70,9 @@ def _fitting_events(batch: list[tuple[str, StoreRecord | Object]]) -> int:
     """How many events are decoded, and passed to handlers, before other tasks run. One with a large
     object is alone.
     """
+    size = sum([len(record.value) for _, record in batch if isinstance(record, StoreRecord)])
+    if size <= _DECODED_IN_THREAD and len(batch) <= BATCH:  # almost always
+        return len(batch)
     size = 0
     for count, (_, record) in enumerate(batch[:BATCH], 1):
         if isinstance(record, StoreRecord):

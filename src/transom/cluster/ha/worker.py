@@ -167,7 +167,8 @@ async def run_nodes(config: ClusterConfig, pki: ClusterPki) -> None:
         ]
         await nodes.wait_ready(stopping)
         tell_supervisor(READY)
-        await asyncio.to_thread(run.import_streams, simulated=config.engine != "oci")
+        simulated = config.engine != "oci"
+        running.append(group.create_task(run.preload_streams(simulated=simulated)))
         await stopping.wait()
         log.info("stopping")
         for task in running:

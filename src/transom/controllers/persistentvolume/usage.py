@@ -9,12 +9,12 @@ BY_CLAIM = "claims"  # the index of pods
 
 def claims_of(pod: Object) -> list[str]:
     """Keys of the claims that the pod mounts."""
-    namespace = pod["metadata"].get("namespace", "")
-    names = (
-        (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        for volume in pod["spec"].get("volumes") or ()
-    )
-    return [f"{namespace}/{name}" for name in names if name]
+    out = []
+    for volume in pod["spec"].get("volumes") or ():
+        claim = volume.get("persistentVolumeClaim")
+        if claim and (name := claim.get("claimName")):
+            out.append(f"{pod['metadata'].get('namespace', '')}/{name}")
+    return out
 
 
 def is_pod_terminated(pod: Object) -> bool:
@@ -24,5 +24,8 @@ def is_pod_terminated(pod: Object) -> bool:
         return True
     if "deletionTimestamp" not in pod["metadata"]:
         return False
-    states = [row.get("state") or {} for row in status.get("containerStatuses") or ()]
-    return all("terminated" in state or "waiting" in state for state in states)
+    for row in status.get("containerStatuses") or ():
+        state = row.get("state") or {}
+        if "terminated" not in state and "waiting" not in state:
+            return False
+    return True

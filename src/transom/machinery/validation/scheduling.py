@@ -276,12 +276,12 @@ def check_only_added_tolerations(
     options: PodOptions = BASE_OPTIONS,
 ) -> None:
     """An update may add tolerations and change their seconds, nothing else."""
-    kept = {_without_seconds(toleration) for toleration in new}
-    if any(_without_seconds(toleration) not in kept for toleration in old):
-        errs.append(
-            forbidden(path, "existing toleration can not be modified except its tolerationSeconds")
-        )
-        return
+    if new != old:  # most updates keep them
+        kept = {_without_seconds(toleration) for toleration in new}
+        if any(_without_seconds(toleration) not in kept for toleration in old):
+            text = "existing toleration can not be modified except its tolerationSeconds"
+            errs.append(forbidden(path, text))
+            return
     check_tolerations(new, path, errs, options)
 
 

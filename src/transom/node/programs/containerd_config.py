@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Files
 from transom.machines.smallfiles import read_small_file
 from transom.node.programs.setup_mark import is_unchanged_setup_file, mark_setup_file
