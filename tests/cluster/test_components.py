@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from transom.client.api import ApiClient
-from transom.cluster.components import load_scheduler, running_scheduler
+from transom.cluster.components import running_scheduler
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import BUILDS, parse_release
 
@@ -32,14 +32,12 @@ class Server:
     [("1", "20", "1.20"), ("1", "36", "1.36"), ("1", "27+", "1.27"), ("1", "99", NEWEST)],
 )
 async def test_the_scheduler_of_any_cluster(major: str, minor: str, release: str) -> None:
-    load_scheduler()
     server = cast(ApiClient, Server(version={"major": major, "minor": minor}))
     features, config = await running_scheduler(server)
     assert (str(features.release), config) == (release, None)
 
 
 async def test_the_gates_and_the_configuration_of_a_transom_cluster() -> None:
-    load_scheduler()
     configuration = (
         "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
         "profiles: [{schedulerName: mine}]}"
