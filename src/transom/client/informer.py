@@ -145,10 +145,10 @@ class Informer:
         update: Callable[[Object, Object], None] | None = None,
         delete: Callable[[Object], None] | None = None,
         resync: float = 0,
-    ) -> None:
+    ) -> ResourceEventHandler:
         """Calls these on every change, beginning with an `add` of each known object. `delete` may
         get a `LastKnownState`. Every `resync` seconds `update` is called for all objects, as (same,
-        same).
+        same). `remove_handler` takes the result.
         """
         handler = ResourceEventHandler(add, update, delete)
         self._handlers.append(handler)
@@ -156,6 +156,17 @@ class Informer:
             self._call(handler.add, obj)
         if resync > 0:
             self._schedule_resync(handler, resync)
+        return handler
+
+    def remove_handler(self, handler: ResourceEventHandler) -> None:
+        # A new list: this may be called while the handlers are called.
+        self._handlers = [one for one in self._handlers if one is not handler]
+        if handler.timer is not None:
+            handler.timer.cancel()
+
+    @property
+    def handlers(self) -> Sequence[ResourceEventHandler]:
+        return self._handlers
 
     def add_preparation(self, prepare: Preparation) -> None:
         """Called with each object of a list or watch before it is stored and passed to handlers;
@@ -397,6 +408,11 @@ class InformerFactory:
                 self._tasks[id(informer)] = asyncio.create_task(
                     informer.run(), name=f"informer {informer.resource}"
                 )
+
+    def handlers(self) -> dict[ResourceEventHandler, Informer]:
+        """All handlers, with the informer of each."""
+        every = self._informers.values()
+        return {handler: informer for informer in every for handler in informer.handlers}
 
     async def synced(self) -> None:
         for informer in [*self._informers.values()]:
