@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from tests.hostile.test_large_selectors import LARGE
 from tests.hostile.test_many_objects import turns_of_others
 
 from transom.kit import time_slice
+from transom.kit.process import bound_collections
 from transom.machinery import selectors
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -85,4 +88,32 @@ async def test_a_policy_with_many_bindings_yields(
         await bind(api, kind, f"b{number}", matchResources=other)
     monkeypatch.setattr(time_slice, "_SECONDS", 0.0)
     assert await turns_of_others(create(api, "a")) >= 100
+    await api.server.stop()
+
+
+@pytest.fixture
+def bounded_collections() -> Iterator[None]:
+    """The garbage collector as in a server; `loop_budget` measures its passes too."""
+    thresholds, callbacks = gc.get_threshold(), [*gc.callbacks]
+    bound_collections()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
+
+
+@pytest.mark.usefixtures("bounded_collections")
+@pytest.mark.parametrize(("validations", "bindings"), [(5_000, 1), (1, 1_500)])
+async def test_policies_with_many_parts_do_not_hold_the_loop(
+    validations: int, bindings: int
+) -> None:
+    """Each of these callbacks is limited by `loop_budget`."""
+    api = await start(release="1.36")
+    checks = [{"expression": f"object.metadata.name == 'a{i}'"} for i in range(validations)]
+    match = {"resourceRules": [RULE]}
+    policy = {"metadata": {"name": "p"}, "spec": {"matchConstraints": match, "validations": checks}}
+    await api.ok("POST", f"{GROUP}/validatingadmissionpolicies", policy)
+    for number in range(bindings):
+        await bind(api, "validating", f"b{number:04}", validationActions=["Warn", "Audit"])
+    for name in ("a", "b"):
+        await create(api, name)
     await api.server.stop()
