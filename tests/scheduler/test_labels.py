@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
+from transom.machinery.selectors import Requirement
 from transom.scheduler.arrays import np
-from transom.scheduler.labels import LabelColumns, any_term, has_labels, node_terms
+from transom.scheduler.labels import (
+    LabelColumns,
+    PreferredTerms,
+    any_term,
+    has_labels,
+    node_terms,
+)
 
 ROWS = np.arange(3)
 
@@ -87,3 +94,44 @@ def test_terms_for_thousands_of_names_are_evaluated_at_once(
     ]
     assert any_term(node_terms(terms), labels, ROWS).tolist() == [False, True, False]
     assert len(evaluated) == 1
+
+
+def _with_requirements(*given: tuple[str, str, tuple[str, ...]]) -> dict[str, Any]:
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": operator, "values": [*values]}
+            for key, operator, values in given
+        ]
+    }
+
+
+@pytest.mark.parametrize("preferred", [False, True], ids=["required", "preferred"])
+def test_requirements_that_differ_in_unknown_names_are_evaluated_once(
+    labels: LabelColumns, monkeypatch: pytest.MonkeyPatch, preferred: bool
+) -> None:
+    evaluated: list[Requirement] = []
+    original = LabelColumns.matches
+
+    def recorded(self: LabelColumns, requirement: Requirement, rows: Any) -> Any:
+        evaluated.append(requirement)
+        return original(self, requirement, rows)
+
+    monkeypatch.setattr(LabelColumns, "matches", recorded)
+    terms = [
+        _with_requirements(
+            ("zone", "NotIn", ("1", f"other-{i}")),
+            ("zone", "Exists", ()),
+            (f"absent-{i}", "DoesNotExist", ()),
+            ("gpu", "DoesNotExist", ()),
+        )
+        for i in range(2_000)
+    ]
+    terms.append(_with_requirements(("zone", "Exists", ()), ("gpu", "Exists", ())))
+    if preferred:
+        scores = np.zeros(3, np.int64)
+        given = [{"weight": 1, "preference": one} for one in terms]
+        PreferredTerms(given).add_to(scores, labels, ROWS)
+        assert scores.tolist() == [0, 1, 0]
+    else:
+        assert any_term(node_terms(terms), labels, ROWS).tolist() == [False, True, False]
+    assert len(evaluated) == 5

@@ -59,6 +59,25 @@ class LastKnownState(dict[str, Any]):
 Preparation = Callable[[Object], Awaitable[None] | None]
 
 
+class ResourceEventHandler:
+    """The callbacks of a handler. Calls come in order, one at a time, after the store has the
+    change; exceptions of a handler are only logged.
+    """
+
+    __slots__ = ("add", "delete", "timer", "update")
+
+    def __init__(
+        self,
+        add: Callable[[Object], None] | None,
+        update: Callable[[Object, Object], None] | None,
+        delete: Callable[[Object], None] | None,
+    ) -> None:
+        self.add = add
+        self.update = update
+        self.delete = delete
+        self.timer: Timer | None = None
+
+
 class Informer:
     def __init__(
         self,
@@ -82,10 +101,10 @@ class Informer:
         self._namespace = namespace
         self._labels, self._fields = label_selector, field_selector
         # The callbacks. Calls come in order, one at a time, after the store has the change.
+        self._handlers: Sequence[ResourceEventHandler] = ()
         self._add: list[Callable[[Object], None]] = []
         self._update: list[Callable[[Object, Object], None]] = []
         self._delete: list[Callable[[Object], None]] = []
-        self._resyncs: list[Timer] = []
         self._preparations: list[Preparation] = []
         self._synced = asyncio.Event()
         self._version = ""
@@ -130,21 +149,35 @@ class Informer:
         update: Callable[[Object, Object], None] | None = None,
         delete: Callable[[Object], None] | None = None,
         resync: float = 0,
-    ) -> None:
+    ) -> ResourceEventHandler:
         """Calls these on every change, beginning with an `add` of each known object. `delete` may
         get a `LastKnownState`. Every `resync` seconds `update` is called for all objects, as (same,
-        same).
+        same). `remove_handler` takes the result.
         """
+        handler = ResourceEventHandler(add, update, delete)
+        self._use_handlers([*self._handlers, handler])
         if add is not None:
-            self._add.append(add)
             for obj in self.store.list():
                 self._call((add,), obj)
-        if update is not None:
-            self._update.append(update)
-            if resync > 0:
-                self._schedule_resync(update, resync)
-        if delete is not None:
-            self._delete.append(delete)
+        if update is not None and resync > 0:
+            self._schedule_resync(handler, update, resync)
+        return handler
+
+    def remove_handler(self, handler: ResourceEventHandler) -> None:
+        self._use_handlers([one for one in self._handlers if one is not handler])
+        if handler.timer is not None:
+            handler.timer.cancel()
+
+    def _use_handlers(self, handlers: Sequence[ResourceEventHandler]) -> None:
+        """The lists are new ones: this may be called while handlers are called."""
+        self._handlers = handlers
+        self._add = [one.add for one in handlers if one.add is not None]
+        self._update = [one.update for one in handlers if one.update is not None]
+        self._delete = [one.delete for one in handlers if one.delete is not None]
+
+    @property
+    def handlers(self) -> Sequence[ResourceEventHandler]:
+        return self._handlers
 
     def add_preparation(self, prepare: Preparation) -> None:
         """Called with each object of a list or watch before it is stored and passed to handlers;
@@ -152,15 +185,18 @@ class Informer:
         """
         self._preparations.append(prepare)
 
-    def _schedule_resync(self, update: Callable[[Object, Object], None], seconds: float) -> None:
-        number = len(self._resyncs)
-
+    def _schedule_resync(
+        self,
+        handler: ResourceEventHandler,
+        update: Callable[[Object, Object], None],
+        seconds: float,
+    ) -> None:
         def again() -> None:
             for obj in self.store.list():
                 self._call((update,), obj, obj)
-            self._resyncs[number] = self._clock.call_later(seconds, again)
+            self._schedule_resync(handler, update, seconds)
 
-        self._resyncs.append(self._clock.call_later(seconds, again))
+        handler.timer = self._clock.call_later(seconds, again)
 
     # ---- the loop
     # ----------------------------------------------------------------------------------------------
@@ -181,8 +217,9 @@ class Informer:
                     log.info("%s: the API server is away: %s", self.resource, problem)
                 await self._back_off()
         finally:
-            for timer in self._resyncs:
-                timer.cancel()
+            for handler in self._handlers:
+                if handler.timer is not None:
+                    handler.timer.cancel()
 
     async def _list(self) -> None:
         # The first list may come from any state; a later one must not go back in time, unless that
@@ -387,6 +424,11 @@ class InformerFactory:
                 self._tasks[id(informer)] = asyncio.create_task(
                     informer.run(), name=f"informer {informer.resource}"
                 )
+
+    def handlers(self) -> dict[ResourceEventHandler, Informer]:
+        """All handlers, with the informer of each."""
+        every = self._informers.values()
+        return {handler: informer for informer in every for handler in informer.handlers}
 
     async def synced(self) -> None:
         for informer in [*self._informers.values()]:

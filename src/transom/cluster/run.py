@@ -53,7 +53,7 @@ from transom.kit.clock import Clock, RealClock
 from transom.kit.durations import parse_duration
 from transom.kit.idle import wait_until_idle
 from transom.kit.lazy import lazy_import, load_modules
-from transom.kit.process import run_event_loop
+from transom.kit.process import collect_regularly, run_event_loop
 from transom.kit.process_metrics import collect_process_metrics
 from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.machinery.errors import ApiError
@@ -138,6 +138,8 @@ def run_cluster_process(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
+        if not config.virtual_time:  # whose loop waits until nothing is due
+            collect_regularly(loop.call_later)
         # Objects from start-up live until exit; exclude them from garbage collection.
         await serve_cluster(config, pki, sockets, report, stopping, on_serving=gc.freeze)
 

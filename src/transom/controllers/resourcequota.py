@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import partial
 
 from transom.client.discovery import preferred_resources
@@ -60,13 +61,15 @@ class ResourceQuotas:
         self._rules = quotas.quota_rules(env.settings.features)
         self._resources = _built_in(self._rules)
         self._observed: set[QuotaEvaluator] = set()
+        self._observing = ExitStack()  # removes the handlers that were added while running
         self._quotas = env.informers(RESOURCE_QUOTAS)
         self._quotas.add_handler(
             add=self._quota_added, update=self._quota_updated, resync=_RESYNC_SECONDS
         )
 
     async def run(self) -> None:
-        await run_worker(self._queue, self._sync, (self._quotas,), _WORKERS)
+        with self._observing:
+            await run_worker(self._queue, self._sync, (self._quotas,), _WORKERS)
 
     # ---- when to count
     # -------------------------------------------------------------------------------------------
@@ -99,9 +102,11 @@ class ResourceQuotas:
                 if _costs_less(resource, old, obj, self._clock.time()):
                     self._replenish(evaluator, obj)
 
-            self._informers(resource).add_handler(
+            informer = self._informers(resource)
+            handler = informer.add_handler(
                 update=updated if resource in (PODS, SERVICES) else None, delete=gone
             )
+            self._observing.callback(informer.remove_handler, handler)
         if new:
             self._informers.start()
 

@@ -1,4 +1,4 @@
-"""Runs controllers: builds the rows of a table and isolates their failures.
+"""Runs controllers: builds the rows of a table, isolates their failures and restarts them.
 
 Knows no controller, so that a cluster can start the few that its nodes wait for before it imports
 the others (`early.py`, `manager.py`).
@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 
 from transom.client.api import ApiClient
+from transom.client.backoff import KeyedBackoff
 from transom.client.events import EventRecorder
-from transom.client.informer import InformerFactory
+from transom.client.informer import Informer, InformerFactory, ResourceEventHandler
 from transom.client.metrics import WorkQueueMetrics
 from transom.controllers.base import Controller, ControllerContext, ControllerSettings
 from transom.kit.clock import Clock
@@ -23,6 +24,7 @@ log = logging.getLogger("transom.controllers")
 
 USER = "system:kube-controller-manager"
 USER_AGENT = "kube-controller-manager"
+_FIRST_RESTART, _LONGEST_RESTART = 1.0, 300.0  # seconds of waiting, doubled with each failure
 
 
 class ControllerRow(NamedTuple):
@@ -34,6 +36,14 @@ class ControllerRow(NamedTuple):
     identity: str
     build: Callable[[ControllerContext], Controller | None]
     by_default: bool = True
+
+
+class _BuiltController(NamedTuple):
+    """A controller with what it alone uses."""
+
+    controller: Controller
+    recorders: list[EventRecorder]
+    handlers: dict[ResourceEventHandler, Informer]
 
 
 class ControllerRunner:
@@ -74,19 +84,69 @@ class ControllerRunner:
             await self.informers.stop()
 
     def _start(self, rows: Iterable[ControllerRow], group: asyncio.TaskGroup) -> None:
-        recorders: list[EventRecorder] = []
-        running = []
+        started = []
         for row in rows:
-            controller = row.build(self._context(row, recorders))
+            controller = self._build(row)
             if controller is None:
                 log.info("the controller %s is not run: it lacks its settings", row.name)
             else:
-                running.append((row.name, controller))
+                started.append((row, controller))
         self.informers.start()
-        for recorder in recorders:
-            group.create_task(recorder.run())
-        for name, controller in running:
-            group.create_task(_run_controller(name, controller), name=name)
+        for row, controller in started:
+            group.create_task(self._keep_running(row, controller), name=row.name)
+
+    def _build(self, row: ControllerRow) -> _BuiltController | None:
+        recorders: list[EventRecorder] = []
+        before = self.informers.handlers()
+        try:
+            controller = row.build(self._context(row, recorders))
+        except Exception:
+            self._remove_handlers(self._added_since(before))
+            raise
+        if controller is None:
+            return None
+        return _BuiltController(controller, recorders, self._added_since(before))
+
+    def _added_since(
+        self, before: Container[ResourceEventHandler]
+    ) -> dict[ResourceEventHandler, Informer]:
+        return {h: informer for h, informer in self.informers.handlers().items() if h not in before}
+
+    def _remove_handlers(self, handlers: dict[ResourceEventHandler, Informer]) -> None:
+        for handler, informer in handlers.items():
+            informer.remove_handler(handler)
+
+    async def _keep_running(self, row: ControllerRow, first: _BuiltController) -> None:
+        """Runs a controller, and builds it again after it has failed: a new instance has a new
+        state, as after a restart of kube-controller-manager. Unlike there, the other controllers
+        continue.
+        """
+        built: _BuiltController | None = first
+        back_off = KeyedBackoff(_FIRST_RESTART, _LONGEST_RESTART)
+        while True:
+            try:
+                if built is None:
+                    built = self._build(row)
+                    self.informers.start()
+                if built is not None:
+                    await self._run_once(built)
+                return
+            except Exception:
+                now = self._clock.monotonic()
+                back_off.next(row.name, now, now)
+                seconds = back_off.get(row.name)
+                log.exception("the controller %s failed; restarting it in %g s", row.name, seconds)
+            built = None
+            await self._clock.sleep(seconds)
+
+    async def _run_once(self, built: _BuiltController) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for recorder in built.recorders:
+                    group.create_task(recorder.run())
+                await built.controller.run()
+        finally:
+            self._remove_handlers(built.handlers)
 
     def _context(self, row: ControllerRow, recorders: list[EventRecorder]) -> ControllerContext:
         client = self._clients(row.identity) if row.identity else self._own
@@ -99,11 +159,3 @@ class ControllerRunner:
         return ControllerContext(
             client, self.informers, recorder, self._clock, self._rng, self._settings, self._queues
         )
-
-
-async def _run_controller(name: str, controller: Controller) -> None:
-    """Isolates failures: a controller that crashes does not affect the others."""
-    try:
-        await controller.run()
-    except Exception:
-        log.exception("the controller %s has ended", name)

@@ -367,13 +367,15 @@ async def dial_target(target: CallTarget, connect: Connect | None = None) -> Out
         context = target.context or client_context(target.ca_bundle, target.insecure, target.pair)
     loop = asyncio.get_running_loop()
     try:
-        _, connection = await loop.create_connection(
+        transport, connection = await loop.create_connection(
             lambda: OutgoingConnection(local, address),
             sock=sock,
             ssl=context,
             server_hostname=target.server_name if target.tls else None,
             ssl_shutdown_timeout=_SHUTDOWN if target.tls else None,
         )
+        if target.tls:
+            _limit_encrypted_input(transport)
         return connection
     except ssl.SSLCertVerificationError as problem:
         raise CallError(await _explain(target, connect, problem)) from problem
@@ -382,6 +384,13 @@ async def dial_target(target: CallTarget, connect: Connect | None = None) -> Out
     except OSError as problem:
         text = "EOF" if problem.errno is None else goerrors.read_error(local, address, problem)
         raise CallError(text) from problem
+
+
+def _limit_encrypted_input(transport: Any) -> None:
+    """By default the TLS layer keeps 1 MiB that its reader has not asked for. A log that a client
+    does not read would keep as much, for each such client.
+    """
+    transport.set_read_buffer_limits(high=_HIGH_WATER)
 
 
 async def _socket(target: CallTarget, connect: Connect | None) -> tuple[socket.socket, str]:

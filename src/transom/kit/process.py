@@ -22,6 +22,8 @@ else:
 
 log = logging.getLogger("transom.kit")
 
+_COLLECTION_SECONDS = 0.1
+
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """A loop of uvloop if the extra `fast` is installed. It is loaded when a server needs it: the
@@ -82,6 +84,21 @@ def bound_collections() -> None:
     gc.set_threshold(30_000, 0, 1_000_000_000)
     if _freeze_live_objects not in gc.callbacks:
         gc.callbacks.append(_freeze_live_objects)
+
+
+def collect_regularly(call_later: Callable[[float, Callable[[], None]], object]) -> None:
+    """Starts passes of the garbage collector by time as well, beginning now.
+
+    The interpreter counts objects that were made less those that were freed. While stored objects
+    are replaced it counts none, and the pass after that looks at all that were made since the last
+    one: 800,000 objects took 84 ms.
+    """
+
+    def collect(generation: int) -> None:
+        gc.collect(generation)
+        call_later(_COLLECTION_SECONDS, lambda: collect(1 - generation))
+
+    collect(0)
 
 
 def _freeze_live_objects(phase: str, info: dict[str, int]) -> None:

@@ -124,6 +124,21 @@ class LabelColumns:
         )
         return table[codes]
 
+    def effective(self, requirement: Requirement) -> _Effective:
+        """What of a requirement makes a difference for the nodes that exist. A pod may have
+        thousands of requirements that differ only in values that no node has.
+        """
+        if not self.has_key(requirement.key):
+            return "", NOT_IN if requirement.matches({}) else IN, ()
+        if requirement.operator not in (IN, EQUALS, NOT_IN):
+            return requirement
+        operator = NOT_IN if requirement.operator == NOT_IN else IN
+        index = self.column(requirement.key).index
+        return requirement.key, operator, tuple([v for v in requirement.values if v in index])
+
+
+_Effective = Requirement | tuple[str, str, tuple[str, ...]]
+
 
 class NodeTerm:
     """A term of a node selector. An invalid term matches nothing."""
@@ -146,13 +161,38 @@ class NodeTerm:
             for requirement in self.requirements
         )
 
-    def mask(self, labels: LabelColumns, rows: Rows) -> Mask:
-        if self.problem:
-            return np.zeros(len(rows), np.bool_)
-        out = np.ones(len(rows), np.bool_)
-        for requirement in self.requirements:
-            out &= labels.matches(requirement, rows)
-        return out
+    def distinct(self, labels: LabelColumns) -> dict[_Effective, Requirement]:
+        """One of the requirements for each difference that they make."""
+        return {labels.effective(requirement): requirement for requirement in self.requirements}
+
+
+class _TermMasks:
+    """The rows that terms match; what several of them have in common is evaluated once."""
+
+    def __init__(self, labels: LabelColumns, rows: Rows) -> None:
+        self._labels = labels
+        self._rows = rows
+        self._requirements: dict[_Effective, Mask] = {}
+        self._terms: dict[frozenset[_Effective], Mask] = {}
+
+    def mask(self, term: NodeTerm) -> Mask:
+        if term.problem:
+            return np.zeros(len(self._rows), np.bool_)
+        distinct = term.distinct(self._labels)
+        key = frozenset(distinct)
+        found = self._terms.get(key)
+        if found is None:
+            found = np.ones(len(self._rows), np.bool_)
+            for effective, requirement in distinct.items():
+                found &= self._requirement(effective, requirement)
+            self._terms[key] = found
+        return found
+
+    def _requirement(self, effective: _Effective, requirement: Requirement) -> Mask:
+        found = self._requirements.get(effective)
+        if found is None:
+            found = self._requirements[effective] = self._labels.matches(requirement, self._rows)
+        return found
 
 
 def _label_requirement(expression: Object) -> Requirement:
@@ -212,9 +252,10 @@ class PreferredTerms:
         self.problem = next((term.problem for term, _ in self.terms if term.problem), "")
 
     def add_to(self, scores: Ints, labels: LabelColumns, rows: Rows) -> None:
+        masks = _TermMasks(labels, rows)
         for term, weight in self.terms:
             if not term.is_impossible(labels):
-                scores += term.mask(labels, rows) * weight
+                scores += masks.mask(term) * weight
 
 
 def parsed_required_terms(shape: PodShape) -> list[NodeTerm] | None:
@@ -252,10 +293,11 @@ def any_term(terms: Sequence[NodeTerm], labels: LabelColumns, rows: Rows) -> Mas
             others.append(term)
     for key, wanted in values.items():
         out |= labels.matches(Requirement(key, IN, tuple(wanted)), rows)
+    masks = _TermMasks(labels, rows)
     for term in others:
         if out.all():
             break
-        out |= term.mask(labels, rows)
+        out |= masks.mask(term)
     return out
 
 

@@ -307,11 +307,13 @@ def test_limits(place: Place) -> None:
     )
 
 
-def test_the_annotation_for_hyper_v_does_no_harm(place: Place) -> None:
-    """Its feature gate is off: the pods run in process isolation."""
+@pytest.mark.windows("OS-09")
+def test_pods_that_ask_for_hyper_v_are_refused(place: Place) -> None:
     place.apply("deploy-hyperv")
-    place.ready("deployment/iis")
-    assert len(place.pods("app=iis")) == 3
+    place.until("deployment/iis", "{.status.unavailableReplicas}", "3")
+    for pod in place.pods("app=iis"):
+        message = place.event(pod["metadata"]["name"], "FailedCreatePodSandBox")
+        assert "Hyper-V isolation is not supported by Kubernetes 1.20" in message
 
 
 @pytest.mark.windows("CTL-07")

@@ -34,6 +34,7 @@ from transom.apiserver.webhooks.versioned_object import (
     take_over,
 )
 from transom.kit.lazy import lazy_import
+from transom.kit.time_slice import TimeSlice
 from transom.machinery import codec, errors
 from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.errors import ApiError
@@ -121,18 +122,20 @@ class MutatingAdmissionPolicy(MutatingPlugin):
         applied: list[_Applied],
     ) -> list[_PolicyError]:
         source, problems = self._source, []
+        time_slice = TimeSlice()
         try:
-            target = source.match(hook.constraints, attributes)
+            target = await source.match(hook.constraints, attributes)
             if target is None:
                 return []
             param = source.param_resource(hook.policy)
         except PolicyConfigError as problem:
             return [_PolicyError(hook.name, "", f"failed to configure policy: {problem}")]
         for binding in hook.bindings:
+            await time_slice.rest()
             try:
                 if (
                     binding.resources is not None
-                    and source.match(binding.resources, attributes) is None
+                    and await source.match(binding.resources, attributes) is None
                 ):
                     continue
                 for one in await source.params(param, binding, attributes):

@@ -96,6 +96,16 @@ class PolicyBinding(NamedTuple):
     resources: MatchResources | None
 
 
+def _binding(obj: Object, known: PolicyBinding | None) -> PolicyBinding:
+    spec = obj.get("spec") or {}
+    if known is not None and known.spec == spec:
+        return known
+    given = spec.get("matchResources")
+    return PolicyBinding(
+        obj["metadata"]["name"], spec, None if given is None else MatchResources.compile(given)
+    )
+
+
 class PolicyHook(Generic[C]):
     """A policy with its bindings."""
 
@@ -130,6 +140,7 @@ class PolicySource(Generic[C]):
         self._hooks: dict[str, PolicyHook[C]] = {}
         self._plans: dict[tuple[Resource, str, str], tuple[PolicyHook[C], ...]] = {}
         self._generation = 0
+        self._stale = True
         self._subscriptions: list[Subscription] = []
 
     def start(self) -> None:
@@ -138,42 +149,43 @@ class PolicySource(Generic[C]):
             store.watch(res.key_prefix(""), store.revision, self._changed)
             for res in (self._policies, self._bindings)
         ]
-        self._changed(())
+        self._stale = True
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
+        self._stale = False
         self._hooks.clear()
         self._plans.clear()
 
     def _changed(self, _events: Sequence[StoreEvent]) -> None:
-        """Policies without bindings have no effect. Compiled policies stay if their spec is the
+        self._stale = True
+
+    def _update(self) -> None:
+        """Policies without bindings have no effect. What was compiled stays if its spec is the
         same.
         """
+        self._stale = False
         before, self._hooks = self._hooks, {}
         self._plans.clear()
+        known = {one.name: one for hook in before.values() for one in hook.bindings}
         bound: dict[str, list[PolicyBinding]] = {}
         for binding in self.objects.objects(self._bindings):
-            spec = binding.get("spec") or {}
-            given = spec.get("matchResources")
-            bound.setdefault(spec.get("policyName", ""), []).append(
-                PolicyBinding(
-                    binding["metadata"]["name"],
-                    spec,
-                    None if given is None else MatchResources.compile(given),
-                )
-            )
+            found = _binding(binding, known.get(binding["metadata"]["name"]))
+            bound.setdefault(found.spec.get("policyName", ""), []).append(found)
         for name in sorted(bound):
             policy = self.objects.find(self._policies, "", name)
             if policy is None:
                 continue
+            old = before.get(name)
             hook = self._hooks[name] = PolicyHook(policy, bound[name])
-            known = before.get(name)
-            if known is not None and known.policy["spec"] == policy["spec"]:
-                hook.compiled = known.compiled
+            if old is not None and old.policy["spec"] == policy["spec"]:
+                hook.compiled, hook.constraints = old.compiled, old.constraints
 
     @property
     def any(self) -> bool:
+        if self._stale:
+            self._update()
         return bool(self._hooks)
 
     def plan(self, attributes: Attributes) -> tuple[PolicyHook[C], ...]:
@@ -210,8 +222,11 @@ class PolicySource(Generic[C]):
                     if named.rule.matches(other, operation, subresource):
                         yield named, other
 
-    def match(self, given: MatchResources, attributes: Attributes) -> Resource | None:
+    async def match(self, given: MatchResources, attributes: Attributes) -> Resource | None:
         """The resource that matches, None if none does. Raises PolicyConfigError."""
+        for selector in (given.namespaces, given.objects):
+            if selector.takes_long:
+                await compute_in_worker(self.objects.workers, attributes.ctx, selector.compile)
         problem: PolicyConfigError | None = None
         try:
             wanted = given.namespaces.get()

@@ -24,6 +24,7 @@ from transom.apiserver.core.request_authorizer import Decide, RequestAuthorizer
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.webhooks.versioned_object import VersionedObject, seen_by
 from transom.kit.lazy import lazy_import
+from transom.kit.time_slice import TimeSlice
 from transom.machinery.cel.access import Authorize
 from transom.machinery.cel.brief import BriefBudget, BriefBudgetSpentError
 from transom.machinery.errors import ApiError
@@ -99,9 +100,10 @@ class ValidatingAdmissionPolicy(ValidatingPlugin):
         self, plan: tuple[PolicyHook[CompiledValidatingPolicy], ...], attributes: Attributes
     ) -> None:
         state = _Evaluation(attributes, RequestAuthorizer(self._decide, attributes.ctx.user))
+        time_slice = TimeSlice()
         for hook in plan:
             try:
-                target = self._source.match(hook.constraints, attributes)
+                target = await self._source.match(hook.constraints, attributes)
                 if target is None:
                     continue
                 param = self._source.param_resource(hook.policy)
@@ -110,6 +112,7 @@ class ValidatingAdmissionPolicy(ValidatingPlugin):
                 continue
             annotations: dict[str, list[str]] = {}
             for binding in hook.bindings:
+                await time_slice.rest()
                 try:
                     await self._bound(state, hook, binding, target, param, annotations)
                 except PolicyConfigError as problem:
@@ -129,7 +132,10 @@ class ValidatingAdmissionPolicy(ValidatingPlugin):
         annotations: dict[str, list[str]],
     ) -> None:
         attributes, source = state.attributes, self._source
-        if binding.resources is not None and source.match(binding.resources, attributes) is None:
+        if (
+            binding.resources is not None
+            and await source.match(binding.resources, attributes) is None
+        ):
             return
         params = await source.params(param, binding, attributes)
         if not params:

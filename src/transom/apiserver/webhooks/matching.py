@@ -69,19 +69,23 @@ class CompiledSelector:
 
     @property
     def takes_long(self) -> bool:
-        """Whether `get` should be called in a thread."""
+        """Whether `compile` should be called in a thread."""
         return self._compiled is None and selectors.takes_long_to_compile(self._given)
 
-    def get(self) -> LabelSelector:
-        """Raises SelectorError."""
+    def compile(self) -> LabelSelector | SelectorError:
         if self._compiled is None:
             try:
                 self._compiled = selectors.from_object(self._given)
             except SelectorError as problem:
                 self._compiled = problem
-        if isinstance(self._compiled, SelectorError):
-            raise self._compiled
         return self._compiled
+
+    def get(self) -> LabelSelector:
+        """Raises SelectorError."""
+        found = self.compile()
+        if isinstance(found, SelectorError):
+            raise found
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
@@ -105,6 +106,7 @@ class Monitors:
         self._gone = gone
         self._watched: dict[GroupVersionResource, Informer] = {}
         self._own: dict[GroupVersionResource, asyncio.Task[None]] = {}
+        self._handlers = ExitStack()  # removes those of the shared informers
         self._kinds: dict[tuple[str, str], GroupVersionResource] = {}
 
     def resource(self, api_version: str, kind: str) -> GroupVersionResource | None:
@@ -161,13 +163,15 @@ class Monitors:
             ):
                 self._seen(api_version, kind, old, new)
 
-        informer.add_handler(
+        handler = informer.add_handler(
             add=added, update=updated, delete=lambda obj: self._gone(api_version, kind, obj)
         )
+        self._handlers.callback(informer.remove_handler, handler)
         self._watched[resource] = informer
         return informer
 
     async def stop(self) -> None:
+        self._handlers.close()
         tasks = [*self._own.values()]
         self._own.clear()
         for task in tasks:
