@@ -142,9 +142,7 @@ def _power(process: Process, action: str) -> Result:
     if power is None:
         return {"ReturnValue": 50}
     return {
-        "ReturnValue": request_power(
-            process, power, "restart" if action == "restart" else "off", 0
-        )
+        "ReturnValue": request_power(process, power, "restart" if action == "restart" else "off", 0)
     }
 
 
