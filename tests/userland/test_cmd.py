@@ -136,6 +136,21 @@ def test_ipconfig_says_what_the_e2e_suite_looks_for(windows) -> None:
     assert "   DNS Suffix Search List. . . . . . : default.svc.cluster.local\r\n" in out
 
 
+@pytest.mark.windows("W-SEC-42")
+def test_nltest_resets_the_secure_channel(windows) -> None:
+    reset = ("nltest", "/sc_reset:acme.com")
+    assert windows.run(*reset).code == 1
+    windows.credential_spec = '{"DomainJoinConfig": {"DnsName": "acme.com", "NetBiosName": "ACME"}}'
+    lines = windows.run(*reset).out.splitlines()
+    assert lines[:3] == [
+        "Flags: b0 HAS_IP  HAS_TIMESERV",
+        "Trusted DC Name \\\\dc1.acme.com",
+        "Trusted DC Connection Status Status = 0 0x0 NERR_Success",
+    ]
+    assert windows.run("nltest", "/sc_reset:other.com").code == 1
+    assert "NERR_Success" in windows.run("nltest", "/query").out
+
+
 def test_nltest_knows_the_credential_spec(windows) -> None:
     windows.credential_spec = '{"DomainJoinConfig": {"DnsName": "acme.com", "NetBiosName": "ACME"}}'
     out = windows.run("nltest", "/PARENTDOMAIN").out

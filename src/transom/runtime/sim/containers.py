@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from transom.kit.lazy import lazy_import
 from transom.machines.power import PowerSwitch
 from transom.machines.windows.host import CREDENTIAL_SPECS, WindowsHost, computer_name
+from transom.machines.windows.host_process import LOGON_DENIED, may_log_on
 from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
 from transom.runtime.api import (
     ContainerConfig,
@@ -216,6 +217,8 @@ def _why_not(core: SimCore, c: SimContainer, plan: ContainerPlan) -> StartFailur
     if not runs_here(core, c.sandbox, c.spec):
         return _broken(core, c, "build")
     if c.host_process:
+        if isinstance(core.host, WindowsHost) and not may_log_on(core.host.registry):
+            return core.texts.start_failed(c.id, LOGON_DENIED)
         found = host_process.host_process_identity(core, c)
         if found is None:
             return core.texts.start_failed(c.id, host_process.LOGON_FAILED)
