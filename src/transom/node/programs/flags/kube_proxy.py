@@ -28,7 +28,8 @@ from transom.node.programs.flags.golang import (
 from transom.proxy.config import FLAGS
 
 _BOOLS: Final = """
-bind-address-hard-fail cleanup cleanup-ipvs enable-dsr forward-healthcheck-vip help ipvs-strict-arp masquerade-all profiling windows-service
+bind-address-hard-fail cleanup cleanup-ipvs enable-dsr forward-healthcheck-vip help ipvs-strict-arp masquerade-all
+profiling windows-service
 """
 _STRINGS: Final = """
 azure-container-registry-config cluster-cidr config detect-local-mode healthz-bind-address hostname-override ipvs-scheduler
