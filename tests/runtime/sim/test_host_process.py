@@ -203,7 +203,8 @@ async def test_the_account_of_containerd_must_create_logon_tokens() -> None:
     service = r"HKLM\SYSTEM\CurrentControlSet\Services\containerd"
     r.host.registry.set(service, "ObjectName", r".\Administrator")
     denied = "failed to create user process token: failed to logon user: Access is denied.: unknown"
-    with pytest.raises(RuntimeFailure, match=denied):
+    with pytest.raises(RuntimeFailure, match=denied) as caught:
         await start(r)
+    assert str(caught.value).count("unknown") == 1
     r.host.registry.set(service, "ObjectName", "LocalSystem")
     await start(r)

@@ -29,9 +29,7 @@ LOGON_FAILED: Final = (
     "The user name or password is incorrect."
 )
 
-LOGON_DENIED: Final = (
-    "failed to create user process token: failed to logon user: Access is denied.: unknown"
-)
+LOGON_DENIED: Final = "failed to create user process token: failed to logon user: Access is denied."
 _RUNTIME_SERVICE: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\containerd"
 _MAY_LOG_ON: Final = frozenset(("localsystem", "system", "local service", "localservice"))
 

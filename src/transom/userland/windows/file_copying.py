@@ -355,7 +355,7 @@ def _robocopy_options(words: Sequence[str], plan: _RobocopyPlan) -> str:
     shown.append("/COPYALL" if "copyall" in switches else given.get("/copy", "/COPY:DAT").upper())
     if switches & {"purge", "mir"}:
         shown.append("/PURGE")
-    known = ("mir", "mov", "move", "b", "z", "np", "xo", "xc", "xn")
+    known = ("mir", "mov", "move", "b", "z", "njh", "njs", "np", "xo", "xc", "xn")
     shown += [f"/{name.upper()}" for name in known if name in switches]
     defaults = {"/mt": "/MT:8", "/r": "/R:1000000", "/w": "/W:30"}
     for name, default in defaults.items():
