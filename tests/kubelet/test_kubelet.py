@@ -4,10 +4,13 @@ end.
 
 from __future__ import annotations
 
+import asyncio
+import random
 from typing import Any
 
 import pytest
 
+from transom.client.informer import Informer
 from transom.client.resources import CONFIG_MAPS, PODS
 
 from .conftest import Node
@@ -103,6 +106,23 @@ async def test_init_containers_prepare_a_volume(node: Any) -> None:
         assert [
             s["state"]["terminated"]["reason"] for s in pod["status"]["initContainerStatuses"]
         ] == ["Completed"] * 2
+
+
+async def test_a_container_that_ends_at_once_is_never_ready(node: Any) -> None:
+    """A StatefulSet must not create its next pod because of it."""
+    async with node("linux") as node:
+        seen: list[Any] = []
+        follow = Informer(node.client, PODS, node.clock, random.Random(1))
+        follow.add_handler(
+            add=seen.append, update=lambda _, pod: seen.append(pod), delete=seen.append
+        )
+        task = asyncio.get_running_loop().create_task(follow.run())
+        await node.create("p", containers=[shell("exit 1")])
+        await node.settle(30)
+        task.cancel()
+        states = [state(pod) for pod in seen if pod["status"].get("containerStatuses")]
+        assert states[-1]["restartCount"] and not any(one["ready"] for one in states)
+        assert not any("running" in one["state"] for one in states)
 
 
 async def test_a_container_crashes_again_and_again(node: Any) -> None:

@@ -355,3 +355,20 @@ def test_user_ids_are_refused_until_1_19_and_ignored_since() -> None:
 )
 def test_pods_that_need_users_of_the_node(spec: dict[str, Any], expected: bool) -> None:
     assert needs_host_users({"containers": [{"name": "c"}], **spec}) is expected
+
+
+@pytest.mark.parametrize(
+    ("own", "quota", "memory"),
+    [
+        ({}, 50_000, 200 << 20),
+        ({"cpu": "100m"}, 10_000, 200 << 20),
+        ({"memory": "1Gi"}, 50_000, 1 << 30),
+    ],
+)
+def test_limits_of_the_pod_apply_where_a_container_sets_none(
+    own: dict[str, str], quota: int, memory: int
+) -> None:
+    limits = {"limits": {"cpu": "500m", "memory": "200Mi"}}
+    wanted = pod({"resources": {"limits": own}}, resources=limits)
+    found = Machine().config(wanted).linux.resources
+    assert (found.cpu_quota, found.memory_limit) == (quota, memory)

@@ -121,3 +121,36 @@ def test_both_reports_name_every_record(tmp_path: Path) -> None:
 def test_records_are_complete() -> None:
     for record in UPGRADE_RECORDS.values():
         assert record.statement.endswith(".") and record.remedy.endswith(".")
+
+
+ISOLATION = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: isolated
+  annotations: {experimental.windows.kubernetes.io/isolation-type: hyperv}
+spec:
+  nodeSelector: {kubernetes.io/os: windows}
+  os: {name: windows}
+  containers: [{name: c, image: "mcr.microsoft.com/windows/servercore:ltsc2022"}]
+"""
+
+
+@pytest.mark.windows("WIN-OS-009", "WIN-OS-110")
+def test_a_field_without_effect_before_and_after_is_no_change(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(ISOLATION)
+    ids = {}
+    for release in ((1, 16), (1, 20)):
+        report = rehearse_upgrade(
+            read_sources([str(tmp_path)]),
+            target_nodes_from_options(release, 17763, "docker", mixed=True),
+            target_nodes_from_options((1, 36), 20348, "containerd", mixed=True),
+            LintConfig(),
+        )
+        ids[release] = {item.record.id for item in report.items} & {
+            "WIN-OS-009",
+            "WIN-OS-012",
+            "WIN-OS-110",
+        }
+    assert ids[(1, 16)] == set()  # ignored by both
+    assert ids[(1, 20)] == {"WIN-OS-012", "WIN-OS-110"}  # rejected before, ignored after

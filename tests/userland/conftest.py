@@ -18,6 +18,7 @@ from transom.machines.container_files import LayeredFiles
 from transom.machines.cpus import CpuTopology
 from transom.machines.files import FileTree
 from transom.machines.inodes import DiskQuota
+from transom.machines.power import PowerSwitch
 from transom.machines.styles import POSIX, WINDOWS
 from transom.machines.trees import Entry, TreeFile, TreeFolder, TreeOpenFolder, make_tree
 from transom.machines.windows.accounts import WindowsUser as Account
@@ -171,6 +172,7 @@ class WindowsSide:
         registry = context.box.system.registry
         registry.provide(INTERFACES, lambda: self.network.registry_keys())
         self.credential_spec = context.box.credential_spec
+        self.power = context.box.power
         self.ntfs = context.files
 
     @property
@@ -449,6 +451,7 @@ class Box:
         self.listening: dict[int, Callable[[socket.socket], None]] = {}
         self.answering: dict[int, Callable[..., Any]] = {}
         self.credential_spec = ""
+        self.power = PowerSwitch(self.clock)
         self.system = fresh_system(
             self.clock, BUILDS[17763], "box", ("default.svc.cluster.local", "svc.cluster.local")
         )

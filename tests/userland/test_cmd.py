@@ -136,6 +136,21 @@ def test_ipconfig_says_what_the_e2e_suite_looks_for(windows) -> None:
     assert "   DNS Suffix Search List. . . . . . : default.svc.cluster.local\r\n" in out
 
 
+@pytest.mark.windows("W-SEC-42")
+def test_nltest_resets_the_secure_channel(windows) -> None:
+    reset = ("nltest", "/sc_reset:acme.com")
+    assert windows.run(*reset).code == 1
+    windows.credential_spec = '{"DomainJoinConfig": {"DnsName": "acme.com", "NetBiosName": "ACME"}}'
+    lines = windows.run(*reset).out.splitlines()
+    assert lines[:3] == [
+        "Flags: b0 HAS_IP  HAS_TIMESERV",
+        "Trusted DC Name \\\\dc1.acme.com",
+        "Trusted DC Connection Status Status = 0 0x0 NERR_Success",
+    ]
+    assert windows.run("nltest", "/sc_reset:other.com").code == 1
+    assert "NERR_Success" in windows.run("nltest", "/query").out
+
+
 def test_nltest_knows_the_credential_spec(windows) -> None:
     windows.credential_spec = '{"DomainJoinConfig": {"DnsName": "acme.com", "NetBiosName": "ACME"}}'
     out = windows.run("nltest", "/PARENTDOMAIN").out
@@ -214,3 +229,49 @@ async def test_windows_ends_on_any_console_event(windows) -> None:
     assert context.output.count(b"Reply from ::1: time<1ms \r\n") == 4
     context.signal("CTRL_SHUTDOWN_EVENT")
     assert (context.code) == 0xC000013A
+
+
+def test_start_reports_programs_that_are_not_there(windows) -> None:
+    result = windows.cmd("start nosuch /x")
+    assert (result.code, result.err) == (9059, "The system cannot find the file nosuch.\r\n")
+    assert windows.cmd("start /wait cmd /c exit 3").code == 3
+    assert windows.cmd("start C:\\hello.txt").err == ""
+
+
+def test_robocopy_shows_its_options(windows) -> None:
+    windows.cmd("mkdir C:\\a & echo x> C:\\a\\one.txt")
+    out = windows.cmd("robocopy C:\\a C:\\b *.txt /MIR /R:2 /W:1 /XF two.txt").out
+    header = out.split("-" * 79)[2].split("-" * 78)[0]
+    assert "    Files : *.txt\r\n" in header and "Exc Files : two.txt\r\n" in header
+    assert "  Options : /S /E /DCOPY:DA /COPY:DAT /PURGE /MIR /R:2 /W:1 \r\n" in header
+    plain = windows.cmd("robocopy C:\\a C:\\c").out
+    assert "  Options : *.* /DCOPY:DA /COPY:DAT /R:1000000 /W:30 \r\n" in plain
+
+
+def test_wmic_lists_its_aliases(windows) -> None:
+    result = windows.cmd("wmic /?")
+    assert result.code == 0 and "LOGICALDISK          - Win32_LogicalDisk" in result.out
+
+
+def test_tar_is_bsdtar_and_reads_zip_archives(windows) -> None:
+    def failed(line: str) -> tuple[int, str]:
+        result = windows.cmd(line)
+        return result.code, result.err
+
+    start = "tar: Error opening archive: "
+    assert failed("tar -tf no.zip") == (1, f"{start}Failed to open 'no.zip'\r\n")
+    assert failed("tar -tf C:\\hello.txt") == (1, f"{start}Unrecognized archive format\r\n")
+    assert failed("tar -f x.tar") == (1, "tar: Must specify one of -c, -r, -t, -u, -x\r\n")
+    windows.cmd("mkdir C:\\z & echo inside> C:\\z\\f.txt")
+    windows.cmd("powershell Compress-Archive -Path C:\\z -DestinationPath C:\\z.zip")
+    assert "z/f.txt" in windows.cmd("tar -tf C:\\z.zip").out.split()
+    windows.cmd("mkdir C:\\o & tar -xf C:\\z.zip -C C:\\o")
+    assert windows.cmd("type C:\\o\\z\\f.txt").out == "inside\r\n"
+
+
+def test_shutdown_is_for_administrators_and_can_be_aborted(windows) -> None:
+    assert windows.cmd("shutdown /a").err.endswith("(1116)\r\n")
+    assert windows.cmd("shutdown /s /t 60").code == 0
+    assert windows.power.pending is not None and windows.power.pending.action == "off"
+    assert windows.cmd("shutdown /r").code == 1190
+    assert windows.cmd("shutdown /a").code == 0 and windows.power.pending is None

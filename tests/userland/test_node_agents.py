@@ -157,6 +157,8 @@ def test_published_agents_become_ready(tmp_path: Path) -> None:
             assert binding["roleRef"]["name"] == "system:node-proxier"
             config = await client.get(CONFIG_MAPS, "kube-system", "kube-proxy")
             assert "server: https://172.20.0.2:6443" in config["data"]["kubeconfig.conf"]
+            kubeadm = await client.get(CONFIG_MAPS, "kube-system", "kubeadm-config")
+            assert "kubeadm.k8s.io/v1beta4" in kubeadm["data"]["ClusterConfiguration"]
             await cluster.apply(
                 {
                     "apiVersion": "v1",

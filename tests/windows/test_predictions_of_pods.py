@@ -369,6 +369,16 @@ async def directory_by_sub_path(
 
 
 @look
+async def hidden_drive(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
+    """The volume takes the place of the drive, and what is written to C: is in it."""
+    assert _runs(pod)
+    await run(node, pod, "cmd", "/c", "echo one> C:\\x")
+    assert node.host.files.read(volume(pod, "empty-dir", "v") + "\\x").strip() == b"one"
+    assert "Users" not in await printed(node, pod, "dir /b C:\\")
+    assert "Users" in await printed(node, plain, "dir /b C:\\")
+
+
+@look
 async def on_the_disk(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
     assert _runs(pod)
     before = node.host.disk().used

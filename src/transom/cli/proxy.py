@@ -51,6 +51,8 @@ _WINDOWS_FLAGS = {
         "HNS network (default: $KUBE_NETWORK, cbr0, with a source VIP vxlan0)",
     ),
     "source-vip": ("IP", "source VIP of overlay networks; implies that the network is one"),
+    "root-hnsendpoint-name": ("NAME", "HNS endpoint of the node itself (default: cbr0)"),
+    "forward-healthcheck-vip": ("BOOL", "answer health checks of load balancers on the node"),
     "enable-dsr": ("BOOL", "direct server return; needs --feature-gates=WinDSR=true"),
 }
 

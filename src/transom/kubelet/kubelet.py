@@ -183,6 +183,10 @@ class Kubelet:
         """The pod becomes Failed with this reason and message, and is stopped."""
         await self.core.kill_pod(pod, reason, message, grace)
 
+    @property
+    def ends_pods_at_shutdown(self) -> bool:
+        return self._shutdown.enabled
+
     async def shut_down(self) -> None:
         """Graceful node shutdown, if it is configured: returns when the machine may end."""
         if self._shutdown.enabled:

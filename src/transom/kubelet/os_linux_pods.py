@@ -298,7 +298,10 @@ def _verify_non_root(
 
 def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
     resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    requests = resources.get("requests") or {}
+    # Where a container sets no limit, that of its pod applies.
+    of_pod = (pod["spec"].get("resources") or {}).get("limits") or {}
+    limits = {**of_pod, **(resources.get("limits") or {})}
     milli_limit = quantity.parse_quantity(limits.get("cpu", "0")).milli_value()
     milli = quantity.parse_quantity(requests.get("cpu", "0")).milli_value() or milli_limit
     huge = {

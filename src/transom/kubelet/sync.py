@@ -38,6 +38,9 @@ from transom.runtime.api import RuntimeFailure, RuntimeStatus
 log = logging.getLogger("transom.kubelet")
 
 _NETWORK = "network is not ready"
+# A kubelet notices a start when it next lists its containers. One that ends at once is then
+# reported as terminated and was never running or ready.
+_RELIST_SECONDS = 0.05
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -191,6 +194,8 @@ class PodSync:
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
             good, worker.again = good and updated, worker.again or updated
         self._parts.prober.sync(worker.uid)
+        if todo.start:
+            await worker.interruptible(self._env.clock.sleep(_RELIST_SECONDS))
         # The next sync reports the result and everything that happened in the meantime. After a
         # failure, it runs when a kubelet would have noticed the change in its runtime.
         changed = self._read(worker) != state

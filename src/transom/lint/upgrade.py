@@ -170,6 +170,7 @@ def rehearse_upgrade(
     report = UpgradeReport(old, new, problems=list(reading.problems))
     first = lint_sources(reading, before, config, live).findings
     second = lint_sources(reading, after, config, live).findings
+    first, second = _different(first, second), _different(second, first)
     known = {_key(finding): finding for finding in first}
     later = {_key(finding) for finding in second}
     for finding in second:
@@ -188,6 +189,18 @@ def rehearse_upgrade(
 
 def _objects(source: Any) -> Iterator[ManifestObject]:
     return (obj for obj in manifest_objects(source) if not isinstance(obj, BrokenDocument))
+
+
+def _different(findings: list[LintFinding], others: list[LintFinding]) -> list[LintFinding]:
+    """Without those whose record states of the same field what another record states on the other
+    nodes: such a field has the same effect before and after.
+    """
+    same = {(*_key(one)[1:], one.limit.effect): one.id for one in others if one.limit.fields}
+    return [
+        one
+        for one in findings
+        if same.get((*_key(one)[1:], one.limit.effect), one.id) == one.id or not one.limit.fields
+    ]
 
 
 def _key(finding: LintFinding) -> tuple[str, str, str, str]:

@@ -1,5 +1,5 @@
 """The services that the control plane itself provides in the cluster's network: `kubernetes`, and
-the DNS service `kube-dns`; and the objects of kube-proxy.
+the DNS service `kube-dns`; and the objects of kubeadm.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from transom.client.resources import (
     CONFIG_MAPS,
     ENDPOINT_SLICES,
     ENDPOINTS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICE_ACCOUNTS,
     SERVICES,
 )
@@ -32,6 +34,12 @@ from transom.kit.clock import Clock
 from transom.kit.task_set import TaskSet
 from transom.machinery.errors import ApiError
 from transom.network.api import Dataplane
+from transom.node.kubeadm_objects import (
+    KubeadmCluster,
+    kubeadm_config_map,
+    kubeadm_config_role,
+    kubeadm_config_role_binding,
+)
 from transom.node.network_settings import API_PORT, OUTSIDE, OUTSIDE6, OUTSIDE_NAME
 from transom.node.settings import ClusterSettings, cidr_of_family
 from transom.proxy.objects import (
@@ -76,21 +84,24 @@ async def keep_api_server_published(client: ApiClient, clock: Clock, address: st
             log.warning('the endpoints of service "kubernetes" stay as they are: %s', problem)
 
 
-async def publish_kube_proxy(client: ApiClient, address: str, cluster_cidr: str) -> None:
-    """Creates the objects that kube-proxy as a DaemonSet uses; those that exist stay as they
-    are.
+async def publish_kubeadm_objects(client: ApiClient, cluster: KubeadmCluster) -> None:
+    """Creates the objects of kubeadm that manifests use: the configuration of the cluster, and what
+    kube-proxy as a DaemonSet needs. Those that exist stay as they are.
     """
-    server = f"https://{address}:{API_PORT}"
+    server = f"https://{cluster.address}:{API_PORT}"
     for resource, obj in (
         (SERVICE_ACCOUNTS, kube_proxy_service_account()),
         (CLUSTER_ROLE_BINDINGS, kube_proxy_role_binding()),
-        (CONFIG_MAPS, kube_proxy_config_map(server, cluster_cidr)),
+        (CONFIG_MAPS, kube_proxy_config_map(server, cluster.pod_cidr)),
+        (CONFIG_MAPS, kubeadm_config_map(cluster)),
+        (ROLES, kubeadm_config_role()),
+        (ROLE_BINDINGS, kubeadm_config_role_binding()),
     ):
         try:
             await client.create(resource, obj["metadata"].get("namespace", ""), obj)
         except ApiError as problem:
             if not is_already_exists(problem):
-                log.warning("the objects of kube-proxy cannot be created: %s", problem)
+                log.warning("the objects of kubeadm cannot be created: %s", problem)
                 return
 
 

@@ -20,17 +20,20 @@ from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases.release import parse_release
 from transom.machines.power import PowerAction
 from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
 from transom.node.cluster_services import (
     ClusterDns,
     keep_api_server_published,
     publish_api_server,
-    publish_kube_proxy,
+    publish_kubeadm_objects,
     relay_api_server,
 )
+from transom.node.kubeadm_objects import KubeadmCluster
 from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
 from transom.node.network import NodeNetwork, NodeStacks
+from transom.node.network_settings import API_PORT
 from transom.node.node import Node, configured_pause_image
 from transom.node.runtimes import check_engine, choose_engines
 from transom.node.settings import name_option
@@ -174,7 +177,7 @@ class NodePool:
                 group.create_task(cluster.nodes.run())
                 group.create_task(cluster.network.run())
                 group.create_task(cluster.supervise("cluster DNS", self._run_dns))
-                group.create_task(self._publish_kube_proxy())
+                group.create_task(self._publish_kubeadm_objects())
                 group.create_task(self._keep_api_server_published())
                 group.create_task(cluster.supervise("ingress controller", self._run_ingress))
                 if self._real_runtimes is not None:
@@ -217,12 +220,21 @@ class NodePool:
         address = cluster.node_ips(cluster.control_plane)[0]
         await keep_api_server_published(cluster.admin, cluster.clock, address)
 
-    async def _publish_kube_proxy(self) -> None:
+    async def _publish_kubeadm_objects(self) -> None:
         cluster, settings = self.cluster, self.cluster.settings
         if cluster.control_plane is None:
             return
         address = cluster.node_ips(cluster.control_plane)[0]
-        await publish_kube_proxy(cluster.admin, address, settings.pod_cidr)
+        described = KubeadmCluster(
+            parse_release(settings.release),
+            settings.git_version,
+            cluster.control_plane.name,
+            address,
+            API_PORT,
+            settings.pod_cidr,
+            settings.service_cidr,
+        )
+        await publish_kubeadm_objects(cluster.admin, described)
 
     async def _run_dns(self) -> None:
         cluster = self.cluster

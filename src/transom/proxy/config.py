@@ -61,6 +61,8 @@ class ProxyConfig:
     network_name: str = ""  # of winkernel, like the next two
     source_vip: str = ""
     enable_dsr: bool = False
+    root_endpoint: str = "cbr0"
+    forward_health_checks: bool = False
 
     def winkernel(
         self,
@@ -70,11 +72,15 @@ class ProxyConfig:
         release: Release = DEFAULT,
         ipv6: bool = False,
     ) -> WinkernelOptions:
+        healthz = self.healthz_bind_address.rpartition(":")[2]
         return WinkernelOptions(
             network_name=self.network_name,
             environment=environment,
             source_vip=self.source_vip,
             enable_dsr=self.enable_dsr,
+            root_endpoint=self.root_endpoint,
+            forward_health_checks=self.forward_health_checks,
+            healthz_port=int(healthz) if healthz.isdigit() else 0,
             gates=self.gates,
             release=release,
             node_ip=node_ip,
@@ -118,7 +124,9 @@ _FIELDS: Final[dict[str, tuple[str, type]]] = {
     "nodePortAddresses": ("node_port_addresses", tuple),
     "udpIdleTimeout": ("udp_idle_timeout", float),
     "winkernel.enableDSR": ("enable_dsr", bool),
+    "winkernel.forwardHealthCheckVip": ("forward_health_checks", bool),
     "winkernel.networkName": ("network_name", str),
+    "winkernel.rootHnsEndpointName": ("root_endpoint", str),
     "winkernel.sourceVip": ("source_vip", str),
 }
 # Fields of kube-proxy without an effect here.
@@ -143,6 +151,7 @@ FLAGS: Final[dict[str, tuple[str, type]]] = {
     "config-sync-period": ("config_sync_period", float),
     "enable-dsr": ("enable_dsr", bool),
     "feature-gates": ("gates", dict),
+    "forward-healthcheck-vip": ("forward_health_checks", bool),
     "healthz-bind-address": ("healthz_bind_address", str),
     "hostname-override": ("hostname_override", str),
     "iptables-masquerade-bit": ("masquerade_bit", int),
@@ -154,6 +163,7 @@ FLAGS: Final[dict[str, tuple[str, type]]] = {
     "network-name": ("network_name", str),
     "nodeport-addresses": ("node_port_addresses", tuple),
     "proxy-mode": ("mode", str),
+    "root-hnsendpoint-name": ("root_endpoint", str),
     "source-vip": ("source_vip", str),
     "udp-timeout": ("udp_idle_timeout", float),
 }

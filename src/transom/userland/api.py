@@ -310,6 +310,11 @@ class WindowsAccess(Protocol):
     def credential_spec(self) -> str:
         """JSON, of a group managed service account; "" for none."""
 
+    @property
+    def power(self) -> PowerSwitch | None:
+        """To shut down the container, or the machine of a program outside of containers. None where the programs of Windows
+        itself do it."""
+
     def launch(
         self,
         argv: Sequence[str],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from transom.kit.lazy import lazy_pattern
 from transom.windows.builds import BUILDS, WindowsBuild, process_isolation
 from transom.windows.images import image_build_of, image_os
 from transom.windows.records import NodeTarget, WindowsLimit
@@ -19,6 +20,7 @@ from transom.windows.target_nodes import NodeGroup
 from transom.windows.targeting import RuntimeClasses, Steps, TargetOs, pod_containers
 
 _ROOT: Final = "containeradministrator"
+_SYSTEM_DRIVE: Final = lazy_pattern(r"(?i)(c:)?[\\/]*")
 _SINGLE_FILES: Final = ("configMap", "downwardAPI", "projected")
 _HYPERV: Final = ("hyperv", "hypervisor")
 # registries whose tags are all multi-platform image lists
@@ -225,6 +227,28 @@ def run_as_non_root(pod: CheckedPod) -> Iterator[PodCheckResult]:
         yield PodCheckResult((*steps, *options), message)
 
 
+def host_process_non_root(pod: CheckedPod) -> Iterator[PodCheckResult]:
+    if not host_process(pod.spec):
+        return
+    field = ("securityContext", "runAsNonRoot")
+    if inner_pod(pod.spec, *field) is True:
+        yield PodCheckResult(("spec", *field), "runAsNonRoot does not restrict HostProcess")
+    for steps, container in pod_containers(pod.spec):
+        if inner_pod(container, *field) is True:
+            yield PodCheckResult((*steps, *field), "runAsNonRoot does not restrict HostProcess")
+
+
+def system_drive_mounts(pod: CheckedPod) -> Iterator[PodCheckResult]:
+    for steps, container in pod_containers(pod.spec):
+        for i, mount in enumerate(list_or_empty(container.get("volumeMounts"))):
+            path = inner_pod(mount, "mountPath")
+            if isinstance(path, str) and _SYSTEM_DRIVE.fullmatch(path):
+                yield PodCheckResult(
+                    (*steps, "volumeMounts", i, "mountPath"),
+                    f"{path} is the system drive, which the volume hides",
+                )
+
+
 def env_case(pod: CheckedPod) -> Iterator[PodCheckResult]:
     for steps, container in pod_containers(pod.spec):
         seen: dict[str, str] = {}
@@ -319,6 +343,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     "build-selector": build_selector,
     "unsafe-sysctls": unsafe_sysctls,
     "run-as-non-root": run_as_non_root,
+    "host-process-non-root": host_process_non_root,
+    "system-drive-mount": system_drive_mounts,
     "env-case": env_case,
     "single-file-mount": single_files,
     "secret-subpath": secret_files,

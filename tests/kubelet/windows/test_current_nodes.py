@@ -96,6 +96,28 @@ async def test_the_annotation_for_hyper_v_has_no_effect(node: Any) -> None:
         assert not sandbox.isolation.hyperv
 
 
+@pytest.mark.windows("W-NET-04", "SUP-NET-104")
+@pytest.mark.parametrize("minor", [26, 32])
+async def test_containerd_ignores_the_alpha_of_host_networks(node: Any, minor: int) -> None:
+    """The kubelet requests the network of the node; containerd gives it to HostProcess pods only."""
+    gates = {"feature_gates": {"WindowsHostNetwork": True}}
+    async with node("windows", flavour="containerd", release=Release(1, minor), **gates) as node:
+        await node.create("p", hostNetwork=True, containers=[container()])
+        pod = await running(node)
+        assert pod["status"]["podIP"] != pod["status"]["hostIP"]
+        [sandbox] = node.runtime.sandboxes()
+        assert sandbox.config.linux.host_network and sandbox.ips == (pod["status"]["podIP"],)
+
+
+@pytest.mark.windows("W-OS-15", "SUP-OS-115")
+async def test_systeminfo_shows_the_version(node: Any) -> None:
+    async with node("windows", **SETTINGS) as node:
+        await node.create("p", containers=[container()])
+        shown = await printed(node, await running(node), "systeminfo")
+        build = node.host.build.number
+        assert f"OS Version:                10.0.{build} N/A Build {build}" in shown
+
+
 @pytest.mark.windows("W-OS-14")
 async def test_the_drive_of_a_container_has_20_gb(node: Any) -> None:
     async with node("windows", **SETTINGS) as node:

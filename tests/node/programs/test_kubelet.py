@@ -477,3 +477,62 @@ async def test_healthz_on_the_loopback_address() -> None:
 )
 def test_the_healthz_port_serves_nothing_else(path: str, status: int) -> None:
     assert answer_ping_healthz(HttpRequest("GET", path.encode(), path, {})).status == status
+
+
+SHUTDOWN = """
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+shutdownGracePeriod: 30s
+shutdownGracePeriodCriticalPods: 10s
+"""
+NO_SERVICE = 'err="kubelet is NOT running as a Windows service"'
+
+
+@pytest.mark.windows("W-NODE-21", "W-NODE-22", "W-NODE-23", "WIN-NODE-122", "WIN-NODE-123")
+@pytest.mark.parametrize("service", [True, False])
+async def test_only_a_kubelet_that_is_a_service_learns_of_a_shutdown(service: bool) -> None:
+    async with play(release=Release(1, 36), runtime="containerd") as world:
+        world.files.write("C:\\k\\kubelet.yaml", SHUTDOWN.encode())
+        more = ["--windows-service"] if service else []
+        printed = await world.relaunch("kubelet", r"--config=C:\k\kubelet.yaml", *more)
+        await _runs_without_token(world)
+        assert (NO_SERVICE in printed.text) is not service
+        await world.pool.shut_down("w")
+        pod = await world.client.get(PODS, "default", "p")
+        assert (pod["status"].get("reason") == "Terminated") is service
+        recorded = await world.events("NodeShutdown")
+        assert recorded == (["Shutdown manager detected preshutdown event"] if service else [])
+
+
+@pytest.mark.windows("W-NODE-24", "WIN-NODE-124")
+async def test_a_shutdown_of_windows_cannot_be_cancelled() -> None:
+    async with play(release=Release(1, 36), runtime="containerd") as world:
+        world.files.write("C:\\k\\kubelet.yaml", SHUTDOWN.encode())
+        await world.relaunch("kubelet", r"--config=C:\k\kubelet.yaml", "--windows-service")
+        await _runs_without_token(world)
+        power = world.pool.node("w").machine.power
+        assert power.request("off", 0)
+        await world.until(lambda: _shutting_down(world))
+        power.cancel()  # `shutdown /a`
+        await world.clock.sleep(60)
+        assert not (await ready(world)).startswith("True")
+
+
+async def _shutting_down(world: World) -> bool:
+    return "node is shutting down" in await ready(world)
+
+
+async def _runs_without_token(world: World) -> None:
+    container = {"name": "c", "image": world.image, "command": ["ping", "-t", "localhost"]}
+    spec = {
+        "nodeName": "w",
+        "automountServiceAccountToken": False,
+        "containers": [container],
+    }
+    await world.client.create(PODS, "default", {"metadata": {"name": "p"}, "spec": spec})
+    await world.until(lambda: _running(world))
+
+
+async def _running(world: World) -> bool:
+    pod = await world.client.get(PODS, "default", "p")
+    return pod["status"].get("phase") == "Running"

@@ -306,3 +306,36 @@ def test_65_backends_leave_the_service_without_a_load_balancer(
     node.put_pods("web", *pods[:64])
     node.sync()
     assert len(node.balancers()[CLUSTER]["to"]) == 64
+
+
+@pytest.mark.windows("W-SVC-14", "W-SVC-15")
+@pytest.mark.parametrize(
+    ("shape", "options", "there", "number"),
+    [
+        (LOCAL_BALANCED, {"forward_health_checks": True}, True, 32000),
+        (BALANCED, {"forward_health_checks": True}, True, 10256),
+        (BALANCED, {"forward_health_checks": True, "root_endpoint": "cbr0_ep"}, False, 10256),
+        (BALANCED, {}, False, 10256),
+    ],
+)
+def test_health_checks_of_load_balancers_are_forwarded_to_the_node(
+    shape: dict[str, Any], options: dict[str, Any], there: bool, number: int
+) -> None:
+    node = Node(**options)
+    network = next(iter(node.hns.networks))
+    settings = {
+        "Name": "cbr0",
+        "HostComputeNetwork": network,
+        "IpConfigurations": [{"IpAddress": "10.244.1.2"}],
+    }
+    node.hns.create("endpoint", settings)
+    node.pod(HERE[0])
+    node.put(shape, HERE, THERE)
+    node.sync()
+    key = ("203.0.113.50", number)
+    assert (rows(node).get(key) == (["10.244.1.2"], 0, 0)) is there
+    if there:
+        assert node.balancers()[key]["port"] == number
+        node.put_pods("web")  # without backends nothing answers
+        node.sync()
+    assert key not in rows(node)

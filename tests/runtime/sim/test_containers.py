@@ -46,6 +46,23 @@ async def test_stopping(
     assert r.programs[0].heard == ["CTRL_SHUTDOWN_EVENT" if os == "windows" else "SIGTERM"]
 
 
+@pytest.mark.parametrize(
+    ("program", "code", "seconds"), [("polite", -1073741510, 0), ("ignore", 1073807364, 5)]
+)
+async def test_programs_shut_down_their_windows_container(
+    program: str, code: int, seconds: float
+) -> None:
+    r = rig.make("windows", "containerd")
+    main = await r.container(program, image="mcr.microsoft.com/windows/nanoserver:1809")
+    begun, power = r.clock.time(), r.programs[0].context.windows.power
+    assert power.request("off", 30) and not power.request("restart", 0) and power.cancel()
+    assert power.request("restart", 10)
+    await r.do(asyncio.sleep(0), 40)
+    state = r.state(main)
+    assert (state.state, state.exit_code) == ("exited", code)
+    assert state.finished_at - begun == 10 + seconds
+
+
 async def test_images_choose_their_stop_signal() -> None:
     r = rig.make()
     await r.do(r.runtime.stop_container(await r.container("polite", image="nginx"), 5))

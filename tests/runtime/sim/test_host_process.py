@@ -195,3 +195,16 @@ async def test_the_runtime_expands_the_mount_point() -> None:
     assert context.env["CONFIG"] == r"C:\hpc\etc\config"
     path = next(value for name, value in context.env.items() if name.lower() == "path")
     assert "C:\\hpc\\" in path.split(";")
+
+
+@pytest.mark.windows("W-HP-31")
+async def test_the_account_of_containerd_must_create_logon_tokens() -> None:
+    r = make()
+    service = r"HKLM\SYSTEM\CurrentControlSet\Services\containerd"
+    r.host.registry.set(service, "ObjectName", r".\Administrator")
+    denied = "failed to create user process token: failed to logon user: Access is denied.: unknown"
+    with pytest.raises(RuntimeFailure, match=denied) as caught:
+        await start(r)
+    assert str(caught.value).count("unknown") == 1
+    r.host.registry.set(service, "ObjectName", "LocalSystem")
+    await start(r)

@@ -56,6 +56,7 @@ RULES: Final[tuple[LintRule, ...]] = (
     host_process.RULE,
     linux_pods.RULE,
     identity.RULE,
+    identity.HOST_PROCESS,
     identity.SYSCTLS,
     token_owner.RULE,
     one_word.RULE,
@@ -64,6 +65,7 @@ RULES: Final[tuple[LintRule, ...]] = (
     dotted_names.RULE,
     file_mounts.SINGLE_FILE,
     file_mounts.SECRET,
+    file_mounts.SYSTEM_DRIVE,
     resources.MISSING,
     resources.DIFFER,
     # other objects that affect them

@@ -10,6 +10,7 @@ from typing import Final
 
 from transom.kit.lazy import lazy_pattern
 from transom.machines.windows.accounts import AccountDatabase, AccountError, WindowsUser
+from transom.machines.windows.registry import WindowsRegistry
 
 Version = tuple[int, ...]
 
@@ -27,6 +28,10 @@ LOGON_FAILED: Final = (
     "failed to create user process token: failed to logon user: "
     "The user name or password is incorrect."
 )
+
+LOGON_DENIED: Final = "failed to create user process token: failed to logon user: Access is denied."
+_RUNTIME_SERVICE: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\containerd"
+_MAY_LOG_ON: Final = frozenset(("localsystem", "system", "local service", "localservice"))
 
 
 def parse_version(text: str) -> Version:
@@ -93,6 +98,14 @@ def host_process_variables(
         for name, value in made
     ]
     return [*made, (MOUNT_POINT, f"{point}\\")]
+
+
+def may_log_on(registry: WindowsRegistry) -> bool:
+    """Whether the account of containerd's service may create logon tokens: user accounts may not,
+    not even those of administrators.
+    """
+    account = registry.get(_RUNTIME_SERVICE, "ObjectName")
+    return account is None or str(account).rpartition("\\")[2].lower() in _MAY_LOG_ON
 
 
 def log_on(

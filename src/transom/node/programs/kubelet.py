@@ -79,6 +79,9 @@ _NO_ENDPOINT: Final = (
     "failed to run Kubelet: the container runtime endpoint address was not specified or empty, use "
     "--container-runtime-endpoint to set"
 )
+_NO_SERVICE: Final = (
+    '"Failed to start node shutdown manager" err="kubelet is NOT running as a Windows service"'
+)
 _PORT_TAKEN: Final = (
     "listen tcp 0.0.0.0:{port}: bind: Only one usage of each socket address (protocol/network "
     "address/port) is normally permitted."
@@ -143,7 +146,7 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
     _configure_docker(start, log, given, config)
     return StartedProgram(
         log,
-        lambda: _run(start, log, config, server),
+        lambda: _run(start, log, config, server, service=start.at_boot or given.service),
         given.service,
         attach=lambda: attach_kubelet_log(log),
         unreachable="" if start.reaches(server) else server,
@@ -293,7 +296,9 @@ async def _run_standalone() -> int:
     return 0
 
 
-async def _run(start: ProgramStart, log: ProgramLog, config: KubeletConfig, server: str) -> int:
+async def _run(
+    start: ProgramStart, log: ProgramLog, config: KubeletConfig, server: str, *, service: bool
+) -> int:
     name = config.node_name
     log.info("kubelet.go:394", "Attempting to sync node with API server")
     log.info("kubelet_node_status.go:71", f"Attempting to register node {name}", 2)
@@ -302,7 +307,7 @@ async def _run(start: ProgramStart, log: ProgramLog, config: KubeletConfig, serv
     if not log.quiet:
         registration = asyncio.ensure_future(_log_registration(start, log, name))
     try:
-        await _run_kubelet(start, log, config, server)
+        await _run_kubelet(start, log, config, server, service=service)
     finally:
         if registration is not None:
             registration.cancel()
@@ -315,12 +320,14 @@ async def _log_registration(start: ProgramStart, log: ProgramLog, name: str) -> 
 
 
 async def _run_kubelet(
-    start: ProgramStart, log: ProgramLog, config: KubeletConfig, server: str
+    start: ProgramStart, log: ProgramLog, config: KubeletConfig, server: str, *, service: bool
 ) -> None:
     """Runs until cancelled. Containers keep running, and the next kubelet finds them."""
     node = start.node
     await node.start_runtime()
     kubelet, events = _make_kubelet(start, log, config, server)
+    if node.spec.windows and kubelet.ends_pods_at_shutdown and not service:
+        log.line(ERROR, "kubelet.go:1680", _NO_SERVICE)
     listening = _listen(node, kubelet, config, log)
     node.kubelet_started(kubelet)
     try:

@@ -153,6 +153,8 @@ class HostNetwork(Protocol):
 
     def endpoint_at(self, address: str, network: HnsNetworkInfo) -> HnsEndpoint | None: ...
 
+    def endpoint_named(self, name: str) -> HnsEndpoint | None: ...
+
     def create_endpoint(
         self, network: HnsNetworkInfo, address: str, mac: str, *, local: bool, provider: str = ""
     ) -> HnsEndpoint:
@@ -221,6 +223,10 @@ class _Reader:
     def endpoint_at(self, address: str, network: HnsNetworkInfo) -> HnsEndpoint | None:
         found = self.hns.endpoint_at(network.id, address)
         return _read(found, address) if found is not None else None
+
+    def endpoint_named(self, name: str) -> HnsEndpoint | None:
+        found = (one for one in self.hns.endpoints.values() if one.get("Name") == name)
+        return next(map(_read, found), None)
 
 
 class HostNetworkV2(_Reader):

@@ -21,6 +21,9 @@ class WinkernelOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     source_vip: str = ""  # --source-vip
     enable_dsr: bool = False  # --enable-dsr
+    root_endpoint: str = "cbr0"  # --root-hnsendpoint-name
+    forward_health_checks: bool = False  # --forward-healthcheck-vip
+    healthz_port: int = 10256
     gates: Mapping[str, bool] = field(default_factory=dict)  # --feature-gates
     release: Release = DEFAULT
     node_ip: str = ""  # of the Node with the proxy's hostname; "" if there is none

@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 from transom.kit.clock import Clock
 from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.proxy.tracker import PortName, ProxyEndpoint, ServiceName, ServicePort, ServiceTracker
-from transom.proxy.winkernel.balancers import PROTOCOLS, wanted_balancers
+from transom.proxy.winkernel.balancers import PROTOCOLS, BalancerFlags, wanted_balancers
 from transom.proxy.winkernel.behaviour import behaviour_of_release
 from transom.proxy.winkernel.hostnetwork import HnsEndpoint, HnsNetworkInfo, open_host_network
 from transom.proxy.winkernel.options import WinkernelOptions
@@ -452,7 +452,37 @@ class WinkernelProxier:
                 one.vip,
                 identifier,
             )
+        if self._options.forward_health_checks and everywhere:
+            self._forward_health_checks(service, source_vip)
         return True
+
+    def _forward_health_checks(self, service: _Service, source_vip: str) -> None:
+        """The address of a load balancer answers on the port of its health check: from the node."""
+        root = self._host.endpoint_named(self._options.root_endpoint)
+        if root is None:
+            return
+        port = service.port
+        number = port.health_check_node_port or self._options.healthz_port
+        for one in wanted_balancers(
+            port,
+            self._behaviour,
+            dsr=False,
+            dsr_supported=self._dsr_supported,
+            ipv6=self._options.ipv6,
+        ):
+            if one.slot != "ingress":
+                continue
+            direct = one.flags.preserve_dip
+            flags = BalancerFlags(use_mux=direct, preserve_dip=direct)
+            protocol = PROTOCOLS.get(port.protocol, 0)
+            try:
+                identifier = self._host.balancer(
+                    [root.id], flags, source_vip, one.vip, protocol, number, number
+                )
+            except HnsError as problem:
+                self._log.error("Healthcheck loadbalancer policy creation failed: %s", problem)
+                continue
+            service.balancers["health check", one.vip] = identifier
 
     def _ensure_vip(self, service: _Service) -> bool:
         """On overlay networks a service address is a remote endpoint at this node."""

@@ -13,11 +13,14 @@ from transom.runtime.sim.records import SimContainer
 from transom.userland.network_view import NetworkView
 
 if TYPE_CHECKING:
+    from transom.machines.power import PowerSwitch
     from transom.machines.windows.accounts import WindowsUser as Account
     from transom.machines.windows.system import SystemResources, WindowsSystem
+    from transom.runtime.sim import containers as sim_containers
     from transom.runtime.sim import systems as sim_systems
     from transom.userland.api import LaunchedProcess, Stdin
 else:
+    sim_containers = lazy_import("transom.runtime.sim.containers")
     sim_systems = lazy_import("transom.runtime.sim.systems")
 
 
@@ -63,6 +66,10 @@ class ContainerWindows:
     def credential_spec(self) -> str:
         windows = self._container.config.windows
         return windows.credential_spec if windows is not None else ""
+
+    @property
+    def power(self) -> PowerSwitch:
+        return sim_containers.container_power(self._core, self._container)
 
     def launch(
         self,

@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
+from transom.machines.power import PowerSwitch
 from transom.machines.windows.host import CREDENTIAL_SPECS, WindowsHost, computer_name
+from transom.machines.windows.host_process import LOGON_DENIED, may_log_on
 from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
 from transom.runtime.api import (
     ContainerConfig,
@@ -215,6 +217,8 @@ def _why_not(core: SimCore, c: SimContainer, plan: ContainerPlan) -> StartFailur
     if not runs_here(core, c.sandbox, c.spec):
         return _broken(core, c, "build")
     if c.host_process:
+        if isinstance(core.host, WindowsHost) and not may_log_on(core.host.registry):
+            return core.texts.start_failed(c.id, LOGON_DENIED)
         found = host_process.host_process_identity(core, c)
         if found is None:
             return core.texts.start_failed(c.id, host_process.LOGON_FAILED)
@@ -527,6 +531,27 @@ async def _end_within(core: SimCore, c: SimContainer, seconds: float) -> None:
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def container_power(core: SimCore, c: SimContainer) -> PowerSwitch:
+    """For programs of a Windows container. A shutdown ends all of its processes, and a restart does
+    the same: the container's owner decides whether to start it again.
+    """
+    if c.power is None:
+        c.power = PowerSwitch(core.clock)
+        c.power.connect(lambda _action: _shut_down_container(core, c))
+    return c.power
+
+
+def _shut_down_container(core: SimCore, c: SimContainer) -> None:
+    if c.state != "running":
+        return
+    if c.context is not None and c.context.program is not None:
+        c.context.program.signal("CTRL_SHUTDOWN_EVENT")
+    late = core.clock.call_later(
+        shutdown_timeout(c), lambda: kill_sim_container(core, c, code=SHUT_DOWN)
+    )
+    c.timers = (*c.timers, late)
 
 
 def power_off_container(core: SimCore, c: SimContainer) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from transom.kit.clock import Timer
 from transom.kit.named_tuple import NamedTuple
 from transom.machines.container_files import LayeredFiles
+from transom.machines.power import PowerSwitch
 from transom.runtime.api import (
     Container,
     ContainerConfig,
@@ -146,6 +147,7 @@ class SimContainer:
         "log",
         "message",
         "meter",
+        "power",
         "prepared",
         "reason",
         "sandbox",
@@ -191,6 +193,7 @@ class SimContainer:
         self.log: ContainerLog
         self.credentials = ""  # the registry value with its credential spec
         self.meter: ContainerMeter | None = None
+        self.power: PowerSwitch | None = None  # created on first use
         self.context: ContainerProgram | None = None
         self.starting = False
         self.early_exit: int | None = None

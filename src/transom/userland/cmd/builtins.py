@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from transom.machines.styles import device_name
 from transom.userland.cmd import associations, listing
@@ -487,6 +488,9 @@ def _pop(shell: CmdState, rest: str) -> int:
     return 0
 
 
+_NOT_STARTED: Final = 9059
+
+
 async def _start(shell: CmdState, rest: str) -> int:
     text = re.sub(r'^\s*"[^"]*"', "", rest)
     background = "/b" in text.lower() or "/wait" not in text.lower()
@@ -494,6 +498,9 @@ async def _start(shell: CmdState, rest: str) -> int:
     if not text:
         return 0
     inner = shell.fork()
+    if not inner.finds(text):
+        # Windows also opens a message box, which nothing in a container shows
+        return shell.fail(f"The system cannot find the file {text.split()[0]}.", _NOT_STARTED)
     if background:
         shell.process.program.spawn(inner.process.run(lambda process: inner.execute(text)))
         return 0

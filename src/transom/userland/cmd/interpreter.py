@@ -289,6 +289,20 @@ class CmdInterpreter(CmdState):
         self.error_level = await self._external(name, rest)
         return self.error_level
 
+    def finds(self, text: str) -> bool:
+        """Whether there is a command, a program, a directory or another file of this name."""
+        match = _NAME.match(text)
+        name = (match[1] or match[2]) if match is not None else ""
+        if not name or name.lower() in BUILTINS or self.process.files.exists(name):
+            return True
+        try:
+            self.process.find_command(name)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
     async def _external(self, name: str, rest: str) -> int:
         process = self.process
         process.context.env.setdefault("Path", "")

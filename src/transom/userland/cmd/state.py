@@ -65,6 +65,10 @@ class CmdState(ABC):
         """Runs a command with its arguments, after all expansion."""
 
     @abstractmethod
+    def finds(self, text: str) -> bool:
+        """Whether there is a command, a program, a directory or another file of this name."""
+
+    @abstractmethod
     async def call_label(self, label: str, arguments: list[str]) -> int:
         """Runs the batch file from a label on."""
 

@@ -6,13 +6,14 @@ from transom.machines.windows.programs import NOT_IN_NANO_SERVER
 from transom.userland.api import ProgramContext
 from transom.userland.cmd import main as cmd_main
 from transom.userland.cmd.forfiles import forfiles
-from transom.userland.posix.commands import archive, http, table
+from transom.userland.posix.commands import http, table
 from transom.userland.posix.sh.main import run_shell
 from transom.userland.powershell import main as powershell_main
 from transom.userland.process import Command, Process
 from transom.userland.windows import (
     accounts,
     acls,
+    bsdtar,
     choice,
     clock,
     copying,
@@ -23,6 +24,7 @@ from transom.userland.windows import (
     file_copying,
     names,
     network,
+    power,
     registry,
     services,
     sessions,
@@ -44,20 +46,13 @@ async def _curl(process: Process) -> int:
     return int(await http.curl(process))
 
 
-async def _tar(process: Process) -> int:
-    if process.argv[1:2] == ["--version"]:
-        process.print_line("bsdtar 3.3.2 - libarchive 3.3.2 zlib/1.2.5.f-ipp")
-        return 0
-    return int(await archive.tar(process))
-
-
 COMMANDS: dict[str, Command] = {
     "cmd": cmd_main.run_cmd,
     "curl": _curl,
     "forfiles": forfiles,
     "powershell": powershell_main.run_powershell,
     "pwsh": powershell_main.run_powershell,
-    "tar": _tar,
+    "tar": bsdtar.tar,
     **accounts.COMMANDS,
     **acls.COMMANDS,
     **choice.COMMANDS,
@@ -70,6 +65,7 @@ COMMANDS: dict[str, Command] = {
     **event_tools.COMMANDS,
     **names.COMMANDS,
     **network.COMMANDS,
+    **power.COMMANDS,
     **registry.COMMANDS,
     **services.COMMANDS,
     **sessions.COMMANDS,

@@ -163,12 +163,13 @@ def _report_change(call: CmdletCall, changed: list[str], restart: bool) -> None:
 
 def _power(action: PowerAction) -> Callable[[CmdletCall], None]:
     def run(call: CmdletCall) -> None:
-        node, account = call.process.context.node, call.process.context.windows.account
+        windows = call.process.context.windows
+        power, account = windows.power, windows.account
         computer = call.process.context.windows.system.computer_name
         problem = "" if account.administrator else "Access is denied."
-        if node is None:
+        if power is None:
             problem = "The request is not supported."
-        elif not problem and not node.power.request(action, 0):
+        elif not problem and not power.request(action, 0):
             problem = "A system shutdown is in progress."
         if problem:
             verb = "restart" if action == "restart" else "stop"

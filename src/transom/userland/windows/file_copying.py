@@ -341,6 +341,38 @@ def _robocopy_plan(words: Sequence[str]) -> _RobocopyPlan | None:
     )
 
 
+def _robocopy_options(words: Sequence[str], plan: _RobocopyPlan) -> str:
+    """The part of the header that shows what is copied and how."""
+    switches, given = plan.switches, {word.lower().partition(":")[0]: word for word in words}
+    masks = [mask if mask != "*" else "*.*" for mask in plan.masks]
+    shown = [mask for mask in masks if mask == "*.*"]
+    shown += [f"/{name.upper()}" for name in ("ndl", "nfl", "tee", "l") if name in switches]
+    if switches & {"s", "e", "mir"}:
+        shown.append("/S")
+    if switches & {"e", "mir"}:
+        shown.append("/E")
+    shown.append(given.get("/dcopy", "/DCOPY:DA").upper())
+    shown.append("/COPYALL" if "copyall" in switches else given.get("/copy", "/COPY:DAT").upper())
+    if switches & {"purge", "mir"}:
+        shown.append("/PURGE")
+    known = ("mir", "mov", "move", "b", "z", "njh", "njs", "np", "xo", "xc", "xn")
+    shown += [f"/{name.upper()}" for name in known if name in switches]
+    defaults = {"/mt": "/MT:8", "/r": "/R:1000000", "/w": "/W:30"}
+    for name, default in defaults.items():
+        if name != "/mt" or name in given:
+            word = given.get(name, default)
+            shown.append(word.upper() if ":" in word else default)
+    parts = ["    Files : " + "\r\n\t    ".join(masks)]
+    for title, excluded in (
+        ("Exc Files", plan.excluded_files),
+        (" Exc Dirs", plan.excluded_folders),
+    ):
+        if excluded:
+            parts.append(f"{title} : " + "\r\n\t    ".join(excluded))
+    parts.append(f"  Options : {' '.join(shown)} \r\n\r\n{_RULE[1:]}\r\n")
+    return "\r\n\t    \r\n".join(parts)
+
+
 async def robocopy(process: Process) -> int:
     """Exit codes: 1 files were copied, 2 there are extra files, 8 some copies failed, 16 it could
     not start.
@@ -355,13 +387,14 @@ async def robocopy(process: Process) -> int:
     if "njh" not in plan.switches:
         now = time.strftime("%A, %B %-d, %Y %-I:%M:%S %p", clock)
         run.say(
-            f"\r\n{_RULE}\r\n   ROBOCOPY     ::     Robust File Copy for "
-            f"Windows\r\n{_RULE}\r\n\r\n  Started : {now}"
+            f"\r\n{_RULE}\r\n   ROBOCOPY     ::     Robust File Copy for Windows{' ' * 30}\r\n"
+            f"{_RULE}\r\n\r\n  Started : {now}"
         )
         run.say(
             f"   Source : {files.absolute(plan.source)}\\\r\n"
             f"     Dest : {files.absolute(plan.target)}\\\r\n"
         )
+        run.say(_robocopy_options(process.argv[1:], plan))
     if not files.is_directory(plan.source):
         process.complain(
             f"{time.strftime('%Y/%m/%d %H:%M:%S', clock)} ERROR 2 (0x00000002) Accessing Source "

@@ -62,23 +62,23 @@ def _failed(process: Process, code: int) -> int:
 
 def shutdown(process: Process) -> int:
     options = _parse(process.argv[1:])
-    node = process.context.node
+    power = process.context.windows.power
     delay = options.values.get("t", str(_WAIT)) if options is not None else ""
     if options is None or not delay.isdigit() or int(delay) > _LONGEST:
         process.write(_USAGE)
         return 1
-    if node is None or "h" in options.flags:
+    if power is None or "h" in options.flags:
         return _failed(process, _NOT_SUPPORTED)
     if not process.context.windows.account.administrator:
         return _failed(process, _DENIED)
     if "a" in options.flags:
-        return 0 if node.power.cancel() else _failed(process, _NONE)
+        return 0 if power.cancel() else _failed(process, _NONE)
     action = next((name for flag, name in _ACTIONS.items() if flag in options.flags), None)
     if action is None:
         process.write(_USAGE)
         return 0
     seconds = 0 if "p" in options.flags else int(delay)
-    return request_power(process, node.power, action, seconds, options.values.get("c", ""))
+    return request_power(process, power, action, seconds, options.values.get("c", ""))
 
 
 def request_power(

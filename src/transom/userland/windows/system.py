@@ -43,7 +43,7 @@ def nltest(process: Process) -> int:
         process.print_line("Connection Status = 0 0x0 NERR_Success")
         process.print_line(success)
         return 0
-    if query.startswith(("/sc_verify", "/sc_query", "/dsgetdc")):
+    if query.startswith(("/sc_verify", "/sc_query", "/sc_reset", "/dsgetdc")):
         if not domain or query.partition(":")[2] not in (
             "",
             domain.lower(),

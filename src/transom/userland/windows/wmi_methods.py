@@ -138,13 +138,11 @@ def _create_service(process: Process, row: Instance | None, given: Arguments) ->
 
 
 def _power(process: Process, action: str) -> Result:
-    node = process.context.node
-    if node is None:
+    power = process.context.windows.power
+    if power is None:
         return {"ReturnValue": 50}
     return {
-        "ReturnValue": request_power(
-            process, node.power, "restart" if action == "restart" else "off", 0
-        )
+        "ReturnValue": request_power(process, power, "restart" if action == "restart" else "off", 0)
     }
 
 

@@ -81,6 +81,21 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _help() -> str:
+    rows = "".join(f"{name.upper():<20} - {_ALIASES[name]}\r\n" for name in sorted(_ALIASES))
+    return (
+        "\r\n[global switches] <command>\r\n\r\n"
+        "The following global switches are available:\r\n"
+        "/NAMESPACE           Path of the namespace that the alias works in.\r\n"
+        "/NODE                Servers that the alias works on.\r\n"
+        "/OUTPUT              Where the output goes.\r\n"
+        "/?                   Usage information.\r\n\r\n"
+        "The following aliases are available:\r\n"
+        f"{rows}\r\n"
+        "<alias> [WHERE condition] [GET properties | LIST BRIEF|FULL | CALL method | DELETE]\r\n"
+    )
+
+
 async def wmic(process: Process) -> int:
     """`wmic [path] ALIAS [where CONDITION] [get A,B | list brief|full | call METHOD ... | delete]
     [/value | /format:F]`.
@@ -92,6 +107,9 @@ async def wmic(process: Process) -> int:
     ]
     if words and words[0].lower() == "path":
         words = words[1:]
+    if words[:1] == ["/?"] or words[:1] == ["-?"]:
+        process.write(_help())
+        return 0
     if not words:
         process.complain("Invalid GET Expression.")
         return 1

@@ -69,6 +69,12 @@ _SHOWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "severity": "warning",
     },
     "WIN-STO-109": {"fields": (RecordField("spec.volumes[*].flexVolume"),), "severity": "info"},
+    "WIN-STO-116": {
+        "check": "system-drive-mount",
+        "severity": "warning",
+        "runtimes": ("containerd",),
+        "topics": ("mountPath", "volume"),
+    },
     "WIN-STO-119": {
         "needs": ("EmptyDirVolumeMode",),
         "fields": (RecordField("spec.volumes[*].emptyDir.mode"),),
@@ -82,6 +88,11 @@ _SHOWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "fix": "drop",
     },
     "WIN-HP-108": {"topics": ("hostProcess",)},
+    "WIN-HP-123": {
+        "check": "host-process-non-root",
+        "severity": "warning",
+        "topics": ("hostProcess", "runAsNonRoot"),
+    },
 }
 
 LIMITS: Final = (

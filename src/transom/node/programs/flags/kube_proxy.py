@@ -28,12 +28,13 @@ from transom.node.programs.flags.golang import (
 from transom.proxy.config import FLAGS
 
 _BOOLS: Final = """
-bind-address-hard-fail cleanup cleanup-ipvs enable-dsr help ipvs-strict-arp masquerade-all profiling windows-service
+bind-address-hard-fail cleanup cleanup-ipvs enable-dsr forward-healthcheck-vip help ipvs-strict-arp masquerade-all
+profiling windows-service
 """
 _STRINGS: Final = """
 azure-container-registry-config cluster-cidr config detect-local-mode healthz-bind-address hostname-override ipvs-scheduler
 kube-api-content-type kubeconfig master metrics-bind-address network-name proxy-mode proxy-port-range
-show-hidden-metrics-for-version source-vip write-config-to
+root-hnsendpoint-name show-hidden-metrics-for-version source-vip write-config-to
 """
 _NUMBERS: Final = """
 conntrack-max-per-core conntrack-min healthz-port iptables-masquerade-bit kube-api-burst metrics-port oom-score-adj

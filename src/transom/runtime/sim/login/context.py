@@ -243,6 +243,10 @@ class NodeWindows:
         return machine_resources(self._context.core)
 
     @property
+    def power(self) -> PowerSwitch:
+        return self._machine.host.power
+
+    @property
     def account(self) -> Account:
         return _account(self._machine, self._context.user)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_function
+from transom.machines.power import PowerSwitch
 from transom.machines.windows import host_process
 from transom.machines.windows.system import SystemResources, WindowsSystem
 from transom.runtime.sim import systems as sim_systems
@@ -52,6 +53,10 @@ class HostProcessWindows(ContainerWindows):
     @property
     def resources(self) -> SystemResources:
         return sim_systems.machine_resources(self._core)
+
+    @property
+    def power(self) -> PowerSwitch:
+        return self._machine.host.power
 
 
 class HostProcessContext(SimContext):

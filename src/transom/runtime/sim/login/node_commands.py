@@ -11,7 +11,7 @@ from transom.machines.windows.services import ServiceError
 from transom.runtime.sim.login import container_commands as containers
 from transom.runtime.sim.login.machine import WindowsMachine, binary_of
 from transom.userland.process import Command, Process
-from transom.userland.windows import hnsdiag, nssm, ovn, power, texts
+from transom.userland.windows import hnsdiag, nssm, ovn, texts
 
 _PLUGIN_DIRECTORIES: Final = (r"c:\k\cni", r"c:\program files\containerd\cni\bin")
 
@@ -99,5 +99,4 @@ def _node_program(machine: WindowsMachine, path: str) -> Command:
 
 _MACHINE_COMMANDS: Final[dict[str, Command]] = {
     "hnsdiag": hnsdiag.hnsdiag,
-    **power.COMMANDS,
 }

@@ -146,6 +146,7 @@ class RealWindows:
 
     ntfs = None
     credential_spec = ""
+    power = None
 
     def __init__(
         self,

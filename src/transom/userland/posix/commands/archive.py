@@ -29,7 +29,39 @@ _KIND_TYPES = {
 }
 
 
+class TarMessages:
+    """What a tar prints when it cannot read an archive: busybox's or GNU's."""
+
+    def cannot_open(self, process: Process, archive: str, error: OSError) -> int:
+        return cannot_open(process, archive, error)
+
+    def no_mode(self, process: Process) -> int:
+        process.complain(
+            "tar: You must specify one of the '-Acdtrux' options"
+            if process.gnu
+            else "tar: must specify one of -ctx"
+        )
+        return 2 if process.gnu else 1
+
+    def no_archive(self, process: Process, data: bytes) -> int:
+        if not data and process.gnu:
+            process.complain(
+                "tar: This does not look like a tar archive\ntar: Exiting with failure "
+                "status due to previous errors"
+            )
+            return 2
+        return process.fail("invalid tar magic" if data else "short read")
+
+    def converted(self, data: bytes) -> bytes:
+        """A tar archive from one of another format that this tar reads too."""
+        return data
+
+
 async def tar(process: Process) -> int:
+    return await run_tar(process, TarMessages())
+
+
+async def run_tar(process: Process, messages: TarMessages) -> int:
     arguments = process.argv[1:]
     if arguments and not arguments[0].startswith("-"):
         process.argv[1] = "-" + arguments[0]
@@ -63,16 +95,12 @@ async def tar(process: Process) -> int:
             "h" in options,
         )
     if "x" not in options and "t" not in options:
-        process.complain(
-            "tar: You must specify one of the '-Acdtrux' options"
-            if process.gnu
-            else "tar: must specify one of -ctx"
-        )
-        return 2 if process.gnu else 1
+        return messages.no_mode(process)
     try:
         data = await process.read_all(MAX_FILE) if archive == "-" else process.files.read(archive)
     except OSError as error:
-        return cannot_open(process, archive, error)
+        return messages.cannot_open(process, archive, error)
+    data = messages.converted(data)
     if data.startswith(b"\x1f\x8b"):
         try:
             data = await _unpacked(process, data)
@@ -93,13 +121,7 @@ async def tar(process: Process) -> int:
                 process, opened, members, directory, strip, wanted, "v" in options, "O" in options
             )
     except (tarfile.TarError, EOFError, zlib.error):
-        if not data and process.gnu:
-            process.complain(
-                "tar: This does not look like a tar archive\ntar: Exiting with failure "
-                "status due to previous errors"
-            )
-            return 2
-        return process.fail("invalid tar magic" if data else "short read")
+        return messages.no_archive(process, data)
 
 
 def _spread_bundle(process: Process) -> None:
