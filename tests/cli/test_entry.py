@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-import builtins
-from typing import Any
+import signal
+import subprocess
+import sys
 
-import pytest
+# Interrupts itself when the module is imported, as a user does who is fast.
+_INTERRUPTED = """
+import builtins, signal, sys
+real = builtins.__import__
+def interrupted(name, *arguments, **options):
+    if name == {module!r}:
+        signal.raise_signal(signal.SIGINT)
+    return real(name, *arguments, **options)
+builtins.__import__ = interrupted
+from transom.cli.entry import main
+sys.argv = ["transom", "version"]
+sys.exit(main())
+"""
 
-from transom.cli import entry
+
+def _interrupt(module: str) -> subprocess.CompletedProcess[str]:
+    program = _INTERRUPTED.format(module=module)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
-def test_an_interrupt_during_the_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
+def test_an_interrupt_during_the_first_imports_ends_the_command_quietly() -> None:
+    done = _interrupt("transom.cli.main")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
-    def interrupted(name: str, *arguments: Any, **options: Any) -> Any:
-        if name == "transom.cli.main":
-            raise KeyboardInterrupt
-        return real(name, *arguments, **options)
 
-    monkeypatch.setattr(builtins, "__import__", interrupted)
-    assert entry.main() == 130
+def test_an_interrupt_during_the_imports_of_the_verb() -> None:
+    done = _interrupt("transom.machinery.releases")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_ignored_interrupt_stays_ignored() -> None:
+    program = 'trap \'\' INT; exec "$0" -c "$1"'
+    code = _INTERRUPTED.format(module="transom.cli.main")
+    done = subprocess.run(
+        ["sh", "-c", program, sys.executable, code], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.startswith("transom "), done

@@ -18,6 +18,7 @@ from transom import __version__
 from transom.cli.aliases import resolve_alias
 from transom.cli.command import Command
 from transom.kit.escaping import escape_terminal
+from transom.kit.interrupts import raise_interrupts
 from transom.kit.user_errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, UserError, of_system
 
 # verb -> what it does, in the order of the help
@@ -103,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = _Terminal(raw, encoding, "backslashreplace", line_buffering=True)
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        raise_interrupts()
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
