@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from transom.doctor import causes
+from transom.doctor import causes, repairs
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.pod_logs import explained_log
 from transom.doctor.pod_messages import (
@@ -377,7 +377,14 @@ def _not_pulled(
         s, pod, "ErrImagePull", text, f"image {image} cannot be pulled: {text}", where
     )
     if windows is not None:
-        return windows
+        if windows.record == "WIN-OS-007":
+            linux = {"nodeSelector": {"kubernetes.io/os": "linux"}}
+            return windows._replace(commands=repairs.change_pod(s, pod, linux))
+        return windows._replace(
+            commands=repairs.use_image_of_build(
+                s, pod, str(container["name"]), image, str(pod["spec"].get("nodeName", ""))
+            )
+        )
     if found is not None:
         return cause_finding(found, what, where, "The container cannot be started.")
     return DoctorFinding(
@@ -452,6 +459,7 @@ def _crashed(
             (where,),
             why,
             "Raise its memory limit, or make it use less.",
+            commands=repairs.double_memory(s, pod, called, limit),
         )
     started = last.get("reason") in ("ContainerCannotRun", "StartError")
     if started and text:

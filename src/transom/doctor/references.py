@@ -53,8 +53,11 @@ def _missing_role(s: ClusterSnapshot, kind: str, binding: Object) -> Iterator[Do
         f"its {role} {called} does not exist",
         (place_of_object(kind, binding),),
         "It grants nothing: requests of its subjects are forbidden.",
-        f"Create the role: kubectl create {role.lower()} {called}{scope} --verb=VERB --resource=RESOURCE; "
-        "or delete the binding and create it with another roleRef, which cannot be changed.",
+        "Create the role, with the verbs and resources that its subjects need; or delete the binding and "
+        "create it with another roleRef, which cannot be changed.",
+        commands=(
+            f"kubectl create {role.lower()} {called}{scope} --verb=get,list,watch --resource=pods",
+        ),
     )
 
 
@@ -76,7 +79,8 @@ def _missing_accounts(s: ClusterSnapshot, kind: str, binding: Object) -> Iterato
             + (f"; namespace {others[0]} has one" if others else ""),
             (place_of_object(kind, binding),),
             "It grants this subject nothing.",
-            f"kubectl create serviceaccount {called} --namespace {namespace}; or correct the subject.",
+            "Create it, or correct the subject.",
+            commands=(f"kubectl create serviceaccount {called} --namespace {namespace}",),
         )
 
 
