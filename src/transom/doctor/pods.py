@@ -370,7 +370,7 @@ def _not_pulled(
             f"image {image} cannot be pulled: {secrets[0]} ({text})",
             (where,),
             "The container cannot be started.",
-            pull_secret_remedy(pod),
+            pull_secret_remedy(s, pod),
         )
     # On a Windows node, an image without a matching platform has its own records.
     windows = windows_finding(

@@ -100,11 +100,22 @@ def pull_secret_problems(s: ClusterSnapshot, pod: Object) -> list[str]:
     return found
 
 
-def pull_secret_remedy(pod: Object) -> str:
+def pull_secret_remedy(s: ClusterSnapshot, pod: Object) -> str:
     namespace = key_of_object(pod)[0]
+    named = [
+        str(one.get("name") or "") for one in (pod.get("spec") or {}).get("imagePullSecrets") or ()
+    ]
+    missing = next((one for one in named if s.secrets.get((namespace, one)) == ""), "NAME")
+    servers = [
+        first
+        for container in (pod.get("spec") or {}).get("containers") or ()
+        if "." in (first := str(container.get("image", "")).partition("/")[0])
+        and "/" in container["image"]
+    ]
+    server = servers[0] if servers else "https://index.docker.io/v1/"
     return (
-        f"Create it: kubectl create secret docker-registry NAME --namespace {namespace} "
-        "--docker-server=SERVER --docker-username=USER --docker-password=PASSWORD; or correct "
+        f"Create it: kubectl create secret docker-registry {missing} --namespace {namespace} "
+        f"--docker-server={server} --docker-username=USER --docker-password=PASSWORD; or correct "
         "imagePullSecrets of the pod or of its ServiceAccount."
     )
 
@@ -121,7 +132,7 @@ def check_pull_secrets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 (place_of_object("pod", pod),),
                 "Its kubelet pulls images without these credentials: images of private repositories "
                 "cannot be pulled.",
-                pull_secret_remedy(pod),
+                pull_secret_remedy(s, pod),
             )
 
 

@@ -194,15 +194,15 @@ def _is_reserved(node: Object) -> bool:
     )
 
 
-def create_pods_now(s: ClusterSnapshot, kind: str, owner: Object) -> Commands:
-    """A controller tries again with increasing back-off, up to 16 minutes; a change of the template lets
-    it try at once.
+def create_pods_now(kind: str, owner: Object) -> str:
+    """A controller tries again with increasing back-off, up to 16 minutes, and at once when the object
+    changes.
     """
-    found = (kind, owner) if kind in _ROLLING else find_workload(s, owner)
-    if found is None:
-        return ()
-    namespace, called = key_of_object(found[1])
-    return (f"kubectl rollout restart {found[0].lower()} {called} --namespace {namespace}",)
+    namespace, called = key_of_object(owner)
+    return (
+        f"kubectl annotate {kind.lower()} {called} --namespace {namespace} --overwrite "
+        '"retried-at=$(date +%s)"'
+    )
 
 
 def label_fitting_node(nodes: Sequence[Object], selector: Mapping[str, str]) -> Commands:
