@@ -6,6 +6,10 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
+from transom.cli import main as command_line
+
 # Interrupts itself when the module is imported, as a user does who is fast.
 _INTERRUPTED = """
 import builtins, signal, sys
@@ -43,3 +47,23 @@ def test_an_ignored_interrupt_stays_ignored() -> None:
         ["sh", "-c", program, sys.executable, code], capture_output=True, text=True
     )
     assert done.returncode == 0 and done.stdout.startswith("transom "), done
+
+
+def test_an_error_that_follows_from_an_interrupt_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in argparse, whose `finally` expects that all of the `try` has run."""
+
+    def interrupted(arguments: list[str]) -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise AttributeError("save_nargs")
+
+    monkeypatch.setattr(command_line, "_dispatch", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert command_line.main(["list"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr() == ("", "")

@@ -121,7 +121,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(of_system(error))
     except Exception as error:
+        if _is_interrupted(error):
+            return EXIT_INTERRUPTED
         return _fail(_unknown_error(arguments, error))
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether the error followed from Ctrl-C: in a `finally` of a library, which did not expect it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _open_missing_streams() -> None:
