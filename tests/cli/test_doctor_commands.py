@@ -71,6 +71,14 @@ def with_replicas(workload: Any, replicas: int) -> Any:
 
 FAULTS = (
     deployment("label", nodeSelector={"disk": "ssd", **LINUX}),
+    deployment("command", {"image": "busybox:1.36", "command": ["sleep 100000"]}),
+    deployment(
+        "probe",
+        {
+            "ports": [{"containerPort": 80}],
+            "readinessProbe": {"httpGet": {"path": "/", "port": 8081}, "periodSeconds": 2},
+        },
+    ),
     deployment("account", serviceAccountName="robot"),
     deployment("class", priorityClassName="urgent"),
     deployment("requests", {"resources": {"requests": {"cpu": "30"}}}),

@@ -54,12 +54,15 @@ def single_string_command(pod: Object, container: str) -> str:
     return words[0] if len(words) == 1 and " " in words[0].strip() else ""
 
 
-def split_command_cause(line: str) -> causes.ExplainedCause:
+def split_command_cause(
+    s: ClusterSnapshot, pod: Object, container: str, line: str
+) -> causes.ExplainedCause:
     words = ", ".join(f'"{word}"' for word in line.split())
     return causes.ExplainedCause(
         f'its command is the single string "{line}", and no program has this name',
         f"Write each word as a string of its own: command: [{words}]",
         "",
+        repairs.change_container(s, pod, container, {"command": line.split()}),
     )
 
 

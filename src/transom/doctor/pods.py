@@ -416,7 +416,7 @@ def _not_started(
     what = f"container {called} cannot start: {reason}: {plain}"
     found = explained_cause(s, pod, reason, text, called, str(container.get("image", "")))
     if found is not None and (line := single_string_command(pod, called)) in found.cause:
-        found = split_command_cause(line) if line else found
+        found = split_command_cause(s, pod, called, line) if line else found
     windows = windows_finding(s, pod, reason, text, what, where)
     if found is not None and (windows is None or found.record):
         return cause_finding(
@@ -469,9 +469,9 @@ def _crashed(
         what = f"container {called} cannot start: {text}"
         windows = windows_finding(s, pod, "CrashLoopBackOff", text, what, where)
         if found is not None and (line := single_string_command(pod, called)) in found.cause:
-            found = split_command_cause(line) if line else found
+            found = split_command_cause(s, pod, called, line) if line else found
         if s.on_windows(pod) and "cannot find the file specified" in text:
-            return _no_command(pod, called, text, where)
+            return _no_command(s, pod, called, text, where)
         if found is not None and (windows is None or found.record):
             return cause_finding(
                 found, f"container {called} cannot start: {found.cause} ({text})", where, why
@@ -540,15 +540,19 @@ def _is_init(pod: Object, called: str) -> bool:
     return any(container.get("name") == called for container in inits)
 
 
-def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFinding:
+def _no_command(
+    s: ClusterSnapshot, pod: Object, called: str, text: str, where: str
+) -> DoctorFinding:
     """Windows' message does not name the file, but the container's command does."""
     spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == called), {})
     words = [*(spec.get("command") or ()), *(spec.get("args") or ())]
     first = str(words[0]) if words else "of the image"
     if line := single_string_command(pod, called):
-        found = split_command_cause(line)
+        found = split_command_cause(s, pod, called, line)
         what = f"container {called} cannot start: {found.cause} ({text})"
-        return DoctorFinding("error", what, (where,), _NOT_STARTED, found.remedy)
+        return DoctorFinding(
+            "error", what, (where,), _NOT_STARTED, found.remedy, commands=found.commands
+        )
     what = f"container {called} cannot start: the image has no command {first} ({text})"
     if first in _SHELLS or first.startswith("/"):
         return known_finding("WIN-CTR-002", what, where)
