@@ -342,6 +342,14 @@ def check_stale_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "When a new pod gets such an address, Services send its traffic to the wrong place "
                 "(kubernetes/kubernetes#135802).",
                 f"transom node exec {node.name} -- Restart-Service kube-proxy; 1.35 removes them.",
+                commands=(
+                    *(
+                        f'transom node exec {node.name} -- "Get-HnsEndpoint | Where-Object IPAddress '
+                        f'-eq {address} | Remove-HnsEndpoint"'
+                        for address in stale
+                    ),
+                    f"transom node exec {node.name} -- Restart-Service kube-proxy",
+                ),
             )
 
 
