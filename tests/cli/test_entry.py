@@ -2,21 +2,68 @@
 
 from __future__ import annotations
 
-import builtins
-from typing import Any
+import signal
+import subprocess
+import sys
 
 import pytest
 
-from transom.cli import entry
+from transom.cli import main as command_line
+
+# Interrupts itself when the module is imported, as a user does who is fast.
+_INTERRUPTED = """
+import builtins, signal, sys
+real = builtins.__import__
+def interrupted(name, *arguments, **options):
+    if name == {module!r}:
+        signal.raise_signal(signal.SIGINT)
+    return real(name, *arguments, **options)
+builtins.__import__ = interrupted
+from transom.cli.entry import main
+sys.argv = ["transom", "version"]
+sys.exit(main())
+"""
 
 
-def test_an_interrupt_during_the_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
+def _interrupt(module: str) -> subprocess.CompletedProcess[str]:
+    program = _INTERRUPTED.format(module=module)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
-    def interrupted(name: str, *arguments: Any, **options: Any) -> Any:
-        if name == "transom.cli.main":
+
+def test_an_interrupt_during_the_first_imports_ends_the_command_quietly() -> None:
+    done = _interrupt("transom.cli.main")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_an_interrupt_during_the_imports_of_the_verb() -> None:
+    done = _interrupt("transom.machinery.releases")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_ignored_interrupt_stays_ignored() -> None:
+    program = 'trap \'\' INT; exec "$0" -c "$1"'
+    code = _INTERRUPTED.format(module="transom.cli.main")
+    done = subprocess.run(
+        ["sh", "-c", program, sys.executable, code], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.startswith("transom "), done
+
+
+def test_an_error_that_follows_from_an_interrupt_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in argparse, whose `finally` expects that all of the `try` has run."""
+
+    def interrupted(arguments: list[str]) -> int:
+        try:
             raise KeyboardInterrupt
-        return real(name, *arguments, **options)
+        finally:
+            raise AttributeError("save_nargs")
 
-    monkeypatch.setattr(builtins, "__import__", interrupted)
-    assert entry.main() == 130
+    monkeypatch.setattr(command_line, "_dispatch", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert command_line.main(["list"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr() == ("", "")

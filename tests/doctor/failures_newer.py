@@ -193,6 +193,7 @@ NEWER_FAILURES: tuple[Failure, ...] = (
         "waits for its scheduling gates: example.com/gate",
         "remove spec.schedulingGates",
         (pod(spec={"schedulingGates": [{"name": "example.com/gate"}]}),),
+        seconds=700,
         since="1.36",
     ),
     Failure(

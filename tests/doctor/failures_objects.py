@@ -81,7 +81,7 @@ OBJECT_FAILURES: tuple[Failure, ...] = (
         "a rollout that is stuck",
         "deployment/default/w",
         "its rollout is stuck",
-        "kubectl rollout undo deployment w",
+        "Repair its pods.",
         (workload(image="nginx:nope", spec={"progressDeadlineSeconds": 20}),),
         (workload(spec={"progressDeadlineSeconds": 20}),),
     ),

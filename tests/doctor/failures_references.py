@@ -353,7 +353,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
         "a pull secret that does not exist",
         A,
         "the imagePullSecret secret does not exist",
-        "kubectl create secret docker-registry NAME --namespace default",
+        "--namespace default --docker-server=",
         (pod(spec={"imagePullSecrets": [{"name": "secret"}]}),),
         (PULL, pod(spec={"imagePullSecrets": [{"name": "secret"}]})),
     ),
@@ -361,7 +361,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
         "a pull secret of another type",
         A,
         "the imagePullSecret secret is of type Opaque",
-        "kubectl create secret docker-registry NAME --namespace default",
+        "--namespace default --docker-server=",
         (SECRET, pod(spec={"imagePullSecrets": [{"name": "secret"}]})),
     ),
     Failure(
@@ -525,14 +525,6 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
             service(selector=A_LABELS),
             policy(ingress=[{"from": [{"podSelector": {"matchLabels": A_LABELS}}]}]),
         ),
-    ),
-    Failure(
-        "a Job that is suspended",
-        "job/default/j",
-        "is suspended",
-        "kubectl patch job j --namespace default",
-        (job(spec={"suspend": True}),),
-        (job(image="busybox:1.33", command=["true"]),),
     ),
     Failure(
         "a budget that keeps a workload of one replica",

@@ -10,7 +10,7 @@ SCHEDULING_FAILURES: tuple[Failure, ...] = (
         "a selector that no node matches",
         A,
         "no node has the label disk=ssd",
-        "kubectl label node NODE disk=ssd",
+        "disk=ssd --overwrite",
         (pod(spec={"nodeSelector": {"disk": "ssd"}}),),
         (pod(),),
         covers=("FailedScheduling",),

@@ -270,14 +270,6 @@ WORKLOAD_FAILURES: tuple[Failure, ...] = (
         (mounting({"emptyDir": {}}),),
     ),
     Failure(
-        "a CronJob that is suspended",
-        "cronjob/default/c",
-        "is suspended",
-        'kubectl patch cronjob c --namespace default --patch \'{"spec":{"suspend":false}}\'',
-        (cron_job_with("0 0 1 1 *", suspend=True),),
-        (cron_job_with("0 0 1 1 *", suspend=False),),
-    ),
-    Failure(
         "a CronJob for a day that does not exist",
         "cronjob/default/c",
         "its schedule '0 0 31 2 *' names a day that no month has",

@@ -472,6 +472,10 @@ def test_only_what_was_asked_about() -> None:
             "transom cloud set //a.example.net/share offline=off --name blue; "
             "or transom node start n.example --name blue.",
         ),
+        (
+            'transom node exec w -- "Get-HnsEndpoint | Remove-HnsEndpoint"',
+            'transom node exec w --name blue -- "Get-HnsEndpoint | Remove-HnsEndpoint"',
+        ),
         ("rm x && transom down --name blue", "rm x && transom down --name blue"),
         ("kubectl uncordon linux-1", "kubectl uncordon linux-1"),
     ],

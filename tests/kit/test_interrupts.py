@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -22,3 +24,30 @@ def test_an_interrupt_takes_effect_at_the_end_of_the_block() -> None:
         signal.signal(signal.SIGINT, before)
     assert steps == ["after the signal"]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize(
+    ("loader", "module"),
+    [("ExtensionFileLoader", "orjson.orjson"), ("SourceFileLoader", "orjson")],
+)
+def test_an_interrupt_waits_for_the_end_of_an_import(loader: str, module: str) -> None:
+    program = f"""
+import importlib.machinery, signal, sys
+from transom.kit.interrupts import delay_interrupts_during_imports
+steps = []
+real = importlib.machinery.{loader}.exec_module
+def interrupted(self, module):
+    if module.__name__ == {module!r}:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("loaded")
+    return real(self, module)
+importlib.machinery.{loader}.exec_module = interrupted
+delay_interrupts_during_imports()
+try:
+    import orjson
+except KeyboardInterrupt:
+    steps.append("interrupted")
+print(steps, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "['loaded', 'interrupted'] set()", done

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.cli import console
 from transom.cli.command import Command
@@ -31,6 +31,10 @@ EXAMPLES = """\
   transom report                     the findings and logs, for a bug report"""
 _COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _SHOWN = 3  # the number of places that are listed individually
+
+
+# A line break in a command would break what the user pastes into a shell.
+_UNBROKEN: Final = "\N{NO-BREAK SPACE}"
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,20 +127,25 @@ def _format_finding(one: DoctorFinding, columns: int) -> list[str]:
         console.colour_text(head, _COLOURS[one.severity]) + wrapped[0],
         *(" " * len(head) + line for line in wrapped[1:]),
     ]
+    from transom.doctor.findings import INLINE_COMMAND
+
     for label, text in (
         ("why:", one.why),
         ("fix:", one.remedy),
         ("see:", f"transom explain {one.record}" if one.record else ""),
     ):
         if text:
-            lines += textwrap.wrap(
-                text,
+            wrapped = textwrap.wrap(
+                INLINE_COMMAND.sub(lambda command: command[0].replace(" ", _UNBROKEN), text),
                 columns,
                 initial_indent=f"        {label:<5}",
                 subsequent_indent=" " * 13,
                 break_long_words=False,
                 break_on_hyphens=False,
             )
+            lines += [line.replace(_UNBROKEN, " ") for line in wrapped]
+        if label == "fix:":
+            lines += [f"        run: {line}" for line in one.commands if line not in one.remedy]
     return lines
 
 

@@ -18,6 +18,7 @@ from transom import __version__
 from transom.cli.aliases import resolve_alias
 from transom.cli.command import Command
 from transom.kit.escaping import escape_terminal
+from transom.kit.interrupts import raise_interrupts
 from transom.kit.user_errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, UserError, of_system
 
 # verb -> what it does, in the order of the help
@@ -103,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = _Terminal(raw, encoding, "backslashreplace", line_buffering=True)
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        raise_interrupts()
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
@@ -119,7 +121,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(of_system(error))
     except Exception as error:
+        if _is_interrupted(error):
+            return EXIT_INTERRUPTED
         return _fail(_unknown_error(arguments, error))
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether the error followed from Ctrl-C: in a `finally` of a library, which did not expect it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _open_missing_streams() -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 from transom.cli.command import Command
-from transom.kit.interrupts import delayed_interrupts
 from transom.node.settings import name_option
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ def add_up_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_up_command(args: argparse.Namespace) -> int:
-    with delayed_interrupts():
-        from transom.cluster import lifecycle
+    from transom.cluster import lifecycle
 
     if args.dry_run:
         return _dry_run(args)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from string import Formatter
 from typing import Final, NamedTuple
 
 from transom.doctor.pod_causes import KnownCause
@@ -20,6 +21,8 @@ class ExplainedCause(NamedTuple):
     cause: str
     remedy: str
     record: str
+    commands: tuple[str, ...] = ()
+    change: str = ""  # JSON of a patch of the pod's spec
 
 
 _LONGEST: Final = 4096  # only this many characters of a text are examined
@@ -132,12 +135,14 @@ REFUSED: Final[tuple[KnownCause, ...]] = (
     KnownCause(
         r'serviceaccount "(?P<name>[^"]+)" not found',
         "the ServiceAccount {name} does not exist",
-        "kubectl create serviceaccount {name} --namespace {namespace}",
+        "Create it, or correct serviceAccountName.",
+        commands=("kubectl create serviceaccount {name} --namespace {namespace}",),
     ),
     KnownCause(
         r"no PriorityClass with name (?P<name>\S+) was found",
         "the PriorityClass {name} does not exist",
         "Create the PriorityClass {name}, or correct priorityClassName.",
+        commands=("kubectl create priorityclass {name} --value=0",),
     ),
     KnownCause(
         r'RuntimeClass\S* "?(?P<name>[^"\s]+)"? not found',
@@ -162,8 +167,11 @@ REFUSED: Final[tuple[KnownCause, ...]] = (
     KnownCause(
         r'violates PodSecurity "(?P<level>[^":]+)',
         "the Pod Security Standard {level} of the namespace forbids the pods",
-        "Change the template to what the message names; or lower the standard of the namespace: kubectl label "
-        "namespace {namespace} pod-security.kubernetes.io/enforce=privileged --overwrite",
+        "Change the template to what the message names; or lower the standard of the namespace.",
+        commands=(
+            "kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=privileged "
+            "--overwrite",
+        ),
     ),
     KnownCause(
         r"unable to validate against any pod security policy",
@@ -379,9 +387,19 @@ def explain_text(
                     name = _ALIASES.get(name, name)
                     values[name] = _KINDS.get(value, value) if name == "kind" else value
             return ExplainedCause(
-                row.cause.format_map(values), row.remedy.format_map(values), row.record
+                row.cause.format_map(values),
+                row.remedy.format_map(values),
+                row.record,
+                _complete_commands(row.commands, values),
+                row.change,
             )
     return None
+
+
+def _complete_commands(commands: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+    """The command lines, if all of their values are known."""
+    names = {name for line in commands for _, name, _, _ in Formatter().parse(line) if name}
+    return tuple(line.format_map(values) for line in commands) if names <= values.keys() else ()
 
 
 class _Values(dict[str, str]):

@@ -281,8 +281,10 @@ def check_webhooks(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                         "Requests that it applies to are rejected."
                         if fails
                         else "Requests pass without it, with a delay.",
-                        f"{remedy}, or remove the configuration: kubectl delete "
-                        f"{kind.removesuffix('s')} {name_of_object(configuration)}",
+                        f"{remedy}, or remove the configuration.",
+                        commands=(
+                            f"kubectl delete {kind.removesuffix('s')} {name_of_object(configuration)}",
+                        ),
                     )
 
 
@@ -394,7 +396,8 @@ def check_signing_requests(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "waits for approval",
                 where,
                 "Its requestor has no certificate yet.",
-                f"kubectl certificate approve {name_of_object(request)}, or deny it.",
+                "Approve it, or deny it.",
+                commands=(f"kubectl certificate approve {name_of_object(request)}",),
             )
 
 

@@ -20,7 +20,7 @@ from transom.doctor import (
     windows,
     workloads,
 )
-from transom.doctor.findings import DoctorFinding, merged_findings
+from transom.doctor.findings import DoctorFinding, merged_findings, sole_command
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -158,7 +158,13 @@ def examine(
     if namespace:
         found = _in_namespace(s, namespace, found)
     return [
-        one._replace(remedy=name_cluster(one.remedy, s.name_option))
+        one._replace(
+            remedy=name_cluster(one.remedy, s.name_option),
+            commands=tuple(
+                name_cluster(line, s.name_option)
+                for line in one.commands or sole_command(one.remedy)
+            ),
+        )
         for one in merged_findings(found)
     ]
 

@@ -21,6 +21,7 @@ class DoctorFinding(NamedTuple):
     remedy: str = ""
     record: str = ""  # id of the record
     statements: tuple[str, ...] = ()  # part of the record's documentation, if it has several
+    commands: tuple[str, ...] = ()  # carry out the remedy, as they are pasted into a shell
 
     @property
     def windows(self) -> bool:
@@ -35,6 +36,7 @@ class DoctorFinding(NamedTuple):
             "remedy": self.remedy,
             "record": self.record,
             "statements": list(self.statements),
+            "commands": list(self.commands),
             "section": "windows" if self.windows else "general",
         }
         return {name: None if value == "" else value for name, value in found.items()}
@@ -48,6 +50,7 @@ def known_finding(
     why: str = "",
     remedy: str = "",
     statements: tuple[str, ...] = (),
+    commands: tuple[str, ...] = (),
 ) -> DoctorFinding:
     """A finding with a record, whose texts are the defaults."""
     found = RECORDS[record]
@@ -59,7 +62,28 @@ def known_finding(
         remedy or remedy_of(found),
         record,
         statements or found.checklist,
+        commands,
     )
+
+
+# A command in a text, up to the end of its clause.
+INLINE_COMMAND: Final = re.compile(
+    r"\b(?:kubectl|transom) [a-z][^;(),]*?(?=[.:]?(?: (?:lists|shows|waits|of)\b|[;(),]|$|\. ))"
+)
+_READS: Final = re.compile(
+    r"kubectl (?:get|describe|logs|top|exec|edit) |transom \S*(?:list|doctor|explain)"
+)
+
+
+def sole_command(remedy: str) -> tuple[str, ...]:
+    """The command that a remedy begins with ("Start it: transom node start NAME"), if it is not one of
+    several, and changes something.
+    """
+    found = INLINE_COMMAND.findall(remedy)
+    before = remedy.partition(found[0])[0] if len(found) == 1 else ""
+    if len(found) != 1 or _READS.match(found[0]) or re.search(r"[;,&|]| or |\bif\b", before):
+        return ()
+    return (found[0],)
 
 
 def merged_findings(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
@@ -69,7 +93,7 @@ def merged_findings(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
     found: dict[DoctorFinding, list[DoctorFinding]] = {}
     for one in findings:
         found.setdefault(
-            one._replace(where=(), remedy=_for_any_place(one.remedy, one.where)), []
+            one._replace(where=(), remedy=_for_any_place(one.remedy, one.where), commands=()), []
         ).append(one)
     return sorted(map(_merged, found.values()), key=lambda one: (one.windows, RANK[one.severity]))
 
@@ -79,7 +103,8 @@ def _merged(same: list[DoctorFinding]) -> DoctorFinding:
     first, places = same[0], dict.fromkeys(place for one in same for place in one.where)
     if any(one.remedy != first.remedy for one in same):
         first = first._replace(remedy=f"{first.remedy.rstrip('.')}; likewise for the others")
-    return first._replace(where=tuple(places))
+    commands = dict.fromkeys(command for one in same for command in one.commands)
+    return first._replace(where=tuple(places), commands=tuple(commands))
 
 
 def _for_any_place(remedy: str, where: tuple[str, ...]) -> str:

@@ -46,6 +46,7 @@ _KINDS: Final = (
     "storage.k8s.io/StorageClass",
     "storage.k8s.io/VolumeAttachment",
     "node.k8s.io/RuntimeClass",
+    "discovery.k8s.io/EndpointSlice",
     "coordination.k8s.io/Lease",
     "rbac.authorization.k8s.io/Role",
     "rbac.authorization.k8s.io/ClusterRole",

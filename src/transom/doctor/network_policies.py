@@ -8,6 +8,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from transom.doctor import repairs
 from transom.doctor.findings import DoctorFinding
 from transom.doctor.snapshot import (
     ClusterSnapshot,
@@ -75,7 +76,9 @@ def check_network_policies(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     *(f"networkpolicy/{where[0]}/{one}" for one in closed),
                 ),
                 "Connections to it time out.",
-                "Add an ingress rule for its clients to a NetworkPolicy that selects its pods.",
+                "Add an ingress rule for its clients to a NetworkPolicy that selects its pods. The command "
+                "allows all clients.",
+                commands=_open_ports(s, where[0], next(iter(closed)), service),
             )
 
 
@@ -103,7 +106,39 @@ def egress_to_dns(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             "They cannot resolve any name: connections by name fail.",
             "Add an egress rule for port 53, UDP and TCP, to the pods' policies, unless these pods "
             "use addresses only.",
+            commands=_add_rule(
+                s,
+                where.split("/")[1],
+                where.split("/")[2],
+                "egress",
+                {"ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]},
+            ),
         )
+
+
+def _open_ports(
+    s: ClusterSnapshot, namespace: str, policy: str, service: Object
+) -> tuple[str, ...]:
+    ports = [
+        {
+            "port": port.get("targetPort", port.get("port")),
+            "protocol": port.get("protocol", "TCP"),
+        }
+        for port in service["spec"].get("ports") or ()
+    ]
+    return _add_rule(s, namespace, policy, "ingress", {"ports": ports})
+
+
+def _add_rule(
+    s: ClusterSnapshot, namespace: str, policy: str, field: str, rule: Object
+) -> tuple[str, ...]:
+    for one in s.of("networkpolicies"):
+        if key_of_object(one) == (namespace, policy):
+            has = (one.get("spec") or {}).get(field)
+            path, value = (f"/spec/{field}/-", rule) if has else (f"/spec/{field}", [rule])
+            patch = [{"op": "add", "path": path, "value": value}]
+            return (repairs.patch_command("networkpolicy", one, patch, "json"),)
+    return ()
 
 
 def forbids_dns(s: ClusterSnapshot, pod: Object) -> list[str]:

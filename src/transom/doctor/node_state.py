@@ -194,4 +194,5 @@ def check_cni_configuration(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 (f"node/{node.name}",),
                 "Pods there get no network once the kubelet or the runtime reads it again.",
                 "Correct the file: copy it from another node of this operating system.",
+                commands=(f"transom node reboot {node.name}",) if node.simulated else (),
             )

@@ -169,6 +169,9 @@ def _not_ready(s: ClusterSnapshot, node: Object, ready: Object, where: str) -> D
             (where,),
             why,
             f"Correct the CNI configuration and the network plugin on {called}.",
+            commands=(f"transom node reboot {called}",)
+            if inside is not None and inside.simulated
+            else (),
         )
     if "PLEG" in text or "container runtime" in text:
         return DoctorFinding("error", what, (where,), why, _start_runtime(node, inside))

@@ -12,6 +12,10 @@ class KnownCause(NamedTuple):
     record: str = ""
     os: Literal["", "windows", "linux"] = ""  # of the node; "" for any
     reasons: tuple[str, ...] = ()  # of the event or status; none: any
+    commands: tuple[str, ...] = ()  # carry out the remedy
+    change: str = (
+        ""  # JSON of a patch (strategic merge) of the pod's spec ; "container": of the container
+    )
 
 
 _PULL: Final = (
@@ -51,7 +55,8 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
     KnownCause(
         r'serviceaccount "(?P<name>[^"]+)" not found',
         "the ServiceAccount {name} does not exist",
-        "kubectl create serviceaccount {name} --namespace {namespace}",
+        "Create it, or correct serviceAccountName.",
+        commands=("kubectl create serviceaccount {name} --namespace {namespace}",),
     ),
     # Images
     KnownCause(
@@ -66,6 +71,7 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         ),
         "WIN-POD-010",
         os="linux",
+        change='{"nodeSelector":{"kubernetes.io/os":"windows"}}',
     ),
     KnownCause(
         r"pull QPS exceeded",
@@ -366,8 +372,9 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         "runAsNonRoot is set, and the image runs as root",
         (
             "Set runAsUser to another user than 0, use an image with another user, or remove "
-            "runAsNonRoot."
+            "runAsNonRoot: the command lets it run as root."
         ),
+        change='{"container":{"securityContext":{"runAsNonRoot":false}}}',
     ),
     KnownCause(
         r"runAsNonRoot and image has non-numeric user",
@@ -394,6 +401,7 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         ),
         "WIN-SEC-018",
         os="windows",
+        change='{"container":{"securityContext":{"windowsOptions":{"runAsUserName":"ContainerUser"}}}}',
     ),
     KnownCause(
         r"credential ?spec",

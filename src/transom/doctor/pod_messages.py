@@ -4,11 +4,12 @@ limitation that it indicates.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Final
 
-from transom.doctor import causes
+from transom.doctor import causes, repairs
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.pod_causes import POD_CAUSES
 from transom.doctor.pod_volumes import (
@@ -37,6 +38,7 @@ from transom.windows.wording import build_name
 
 # seconds after which a kubelet would have repeated the event of a persistent failure
 RECENT: Final = 300.0
+_MISSING: Final = re.compile(r'(configmap|secret)s? "([^"]+)" not found')
 _VOLUME: Final = re.compile(r'for volume "([^"]+)"')
 _NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
 
@@ -52,12 +54,15 @@ def single_string_command(pod: Object, container: str) -> str:
     return words[0] if len(words) == 1 and " " in words[0].strip() else ""
 
 
-def split_command_cause(line: str) -> causes.ExplainedCause:
+def split_command_cause(
+    s: ClusterSnapshot, pod: Object, container: str, line: str
+) -> causes.ExplainedCause:
     words = ", ".join(f'"{word}"' for word in line.split())
     return causes.ExplainedCause(
         f'its command is the single string "{line}", and no program has this name',
         f"Write each word as a string of its own: command: [{words}]",
         "",
+        repairs.change_container(s, pod, container, {"command": line.split()}),
     )
 
 
@@ -100,6 +105,7 @@ def explained_cause(
         )
     if found is None:
         return None
+    found = found._replace(commands=_commands(s, pod, found, text, container))
     if "no volume plugin matched" in text:
         return found._replace(remedy=flex_driver_remedy(s, pod, text) or found.remedy)
     if "Multi-Attach error" in text:
@@ -111,10 +117,26 @@ def explained_cause(
     return found
 
 
+def _commands(
+    s: ClusterSnapshot, pod: Object, found: causes.ExplainedCause, text: str, container: str
+) -> tuple[str, ...]:
+    if found.change:
+        change = json.loads(found.change)
+        if "container" in change:
+            return repairs.change_container(s, pod, container, change["container"])
+        return repairs.change_pod(s, pod, change)
+    if missing := _MISSING.search(text):
+        kind = "ConfigMap" if missing[1] == "configmap" else "Secret"
+        return repairs.create_configuration(pod, kind, missing[2])
+    return found.commands
+
+
 def cause_finding(found: causes.ExplainedCause, what: str, where: str, why: str) -> DoctorFinding:
     if found.record:
-        return known_finding(found.record, what, where, remedy=found.remedy)
-    return DoctorFinding("error", what, (where,), why, found.remedy)
+        return known_finding(
+            found.record, what, where, remedy=found.remedy, commands=found.commands
+        )
+    return DoctorFinding("error", what, (where,), why, found.remedy, commands=found.commands)
 
 
 def has_recent_warning(s: ClusterSnapshot, pod: Object, *reasons: str) -> bool:

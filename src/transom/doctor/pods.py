@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from transom.doctor import causes
+from transom.doctor import causes, repairs
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.pod_logs import explained_log
 from transom.doctor.pod_messages import (
@@ -370,14 +370,21 @@ def _not_pulled(
             f"image {image} cannot be pulled: {secrets[0]} ({text})",
             (where,),
             "The container cannot be started.",
-            pull_secret_remedy(pod),
+            pull_secret_remedy(s, pod),
         )
     # On a Windows node, an image without a matching platform has its own records.
     windows = windows_finding(
         s, pod, "ErrImagePull", text, f"image {image} cannot be pulled: {text}", where
     )
     if windows is not None:
-        return windows
+        if windows.record == "WIN-OS-007":
+            linux = {"nodeSelector": {"kubernetes.io/os": "linux"}}
+            return windows._replace(commands=repairs.change_pod(s, pod, linux))
+        return windows._replace(
+            commands=repairs.use_image_of_build(
+                s, pod, str(container["name"]), image, str(pod["spec"].get("nodeName", ""))
+            )
+        )
     if found is not None:
         return cause_finding(found, what, where, "The container cannot be started.")
     return DoctorFinding(
@@ -409,7 +416,7 @@ def _not_started(
     what = f"container {called} cannot start: {reason}: {plain}"
     found = explained_cause(s, pod, reason, text, called, str(container.get("image", "")))
     if found is not None and (line := single_string_command(pod, called)) in found.cause:
-        found = split_command_cause(line) if line else found
+        found = split_command_cause(s, pod, called, line) if line else found
     windows = windows_finding(s, pod, reason, text, what, where)
     if found is not None and (windows is None or found.record):
         return cause_finding(
@@ -452,6 +459,7 @@ def _crashed(
             (where,),
             why,
             "Raise its memory limit, or make it use less.",
+            commands=repairs.double_memory(s, pod, called, limit),
         )
     started = last.get("reason") in ("ContainerCannotRun", "StartError")
     if started and text:
@@ -461,9 +469,9 @@ def _crashed(
         what = f"container {called} cannot start: {text}"
         windows = windows_finding(s, pod, "CrashLoopBackOff", text, what, where)
         if found is not None and (line := single_string_command(pod, called)) in found.cause:
-            found = split_command_cause(line) if line else found
+            found = split_command_cause(s, pod, called, line) if line else found
         if s.on_windows(pod) and "cannot find the file specified" in text:
-            return _no_command(pod, called, text, where)
+            return _no_command(s, pod, called, text, where)
         if found is not None and (windows is None or found.record):
             return cause_finding(
                 found, f"container {called} cannot start: {found.cause} ({text})", where, why
@@ -532,15 +540,19 @@ def _is_init(pod: Object, called: str) -> bool:
     return any(container.get("name") == called for container in inits)
 
 
-def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFinding:
+def _no_command(
+    s: ClusterSnapshot, pod: Object, called: str, text: str, where: str
+) -> DoctorFinding:
     """Windows' message does not name the file, but the container's command does."""
     spec: Object = next((c for c in init_and_containers(pod) if c.get("name") == called), {})
     words = [*(spec.get("command") or ()), *(spec.get("args") or ())]
     first = str(words[0]) if words else "of the image"
     if line := single_string_command(pod, called):
-        found = split_command_cause(line)
+        found = split_command_cause(s, pod, called, line)
         what = f"container {called} cannot start: {found.cause} ({text})"
-        return DoctorFinding("error", what, (where,), _NOT_STARTED, found.remedy)
+        return DoctorFinding(
+            "error", what, (where,), _NOT_STARTED, found.remedy, commands=found.commands
+        )
     what = f"container {called} cannot start: the image has no command {first} ({text})"
     if first in _SHELLS or first.startswith("/"):
         return known_finding("WIN-CTR-002", what, where)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from transom.doctor import causes
+from transom.doctor import causes, repairs
 from transom.doctor.findings import DoctorFinding
 from transom.doctor.pod_messages import (
     RECENT,
@@ -30,6 +30,9 @@ from transom.doctor.snapshot import (
 LATE: Final = 120.0  # seconds in which a pod should have been created
 EXIT_CODES: Final = 1 << 32  # Windows exit codes are shown as signed numbers
 _SILENT: Final = re.compile(r"(Readiness|Liveness|Startup) probe failed:?\s*$")
+_REFUSED: Final = re.compile(
+    r"(Readiness|Liveness|Startup) probe failed: .*dial tcp \S+:(\d+): connect"
+)
 _KILLED: Final = (0, 137, 143, 3221225786)  # exit codes of containers that were asked to end
 
 
@@ -156,13 +159,32 @@ def _silent_command(pod: Object, probe: str) -> causes.ExplainedCause | None:
     return None
 
 
+def _declared_port(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, ...]:
+    """Lets a probe whose port does not answer use the only port that its container declares."""
+    refused = _REFUSED.match(text)
+    if refused is None:
+        return ()
+    probe, wrong = f"{refused[1].lower()}Probe", int(refused[2])
+    for container in init_and_containers(pod):
+        declared = [port.get("containerPort") for port in container.get("ports") or ()]
+        for action in ("httpGet", "tcpSocket"):
+            asked = ((container.get(probe) or {}).get(action) or {}).get("port")
+            if asked == wrong and len(declared) == 1 and declared != [wrong]:
+                change = {probe: {action: {"port": declared[0]}}}
+                return repairs.change_container(s, pod, str(container["name"]), change)
+    return ()
+
+
 def explained_probe(s: ClusterSnapshot, pod: Object, text: str) -> causes.ExplainedCause:
     """Why a probe fails; an empty cause if the text is not known."""
     os = "windows" if s.on_windows(pod) else "linux"
     silent = _SILENT.match(text)
     if silent is not None and (found := _silent_command(pod, f"{silent[1].lower()}Probe")):
         return found
-    return causes.explain_text(causes.PROBE, "", text, os) or causes.ExplainedCause(
+    known = causes.explain_text(causes.PROBE, "", text, os)
+    if known is not None:
+        return known._replace(commands=_declared_port(s, pod, text))
+    return causes.ExplainedCause(
         "",
         "Correct the probe (path, port, command, initialDelaySeconds, timeoutSeconds), or what the "
         "container answers.",

@@ -53,8 +53,11 @@ def _missing_role(s: ClusterSnapshot, kind: str, binding: Object) -> Iterator[Do
         f"its {role} {called} does not exist",
         (place_of_object(kind, binding),),
         "It grants nothing: requests of its subjects are forbidden.",
-        f"Create the role: kubectl create {role.lower()} {called}{scope} --verb=VERB --resource=RESOURCE; "
-        "or delete the binding and create it with another roleRef, which cannot be changed.",
+        "Create the role, with the verbs and resources that its subjects need; or delete the binding and "
+        "create it with another roleRef, which cannot be changed.",
+        commands=(
+            f"kubectl create {role.lower()} {called}{scope} --verb=get,list,watch --resource=pods",
+        ),
     )
 
 
@@ -76,7 +79,8 @@ def _missing_accounts(s: ClusterSnapshot, kind: str, binding: Object) -> Iterato
             + (f"; namespace {others[0]} has one" if others else ""),
             (place_of_object(kind, binding),),
             "It grants this subject nothing.",
-            f"kubectl create serviceaccount {called} --namespace {namespace}; or correct the subject.",
+            "Create it, or correct the subject.",
+            commands=(f"kubectl create serviceaccount {called} --namespace {namespace}",),
         )
 
 
@@ -96,11 +100,22 @@ def pull_secret_problems(s: ClusterSnapshot, pod: Object) -> list[str]:
     return found
 
 
-def pull_secret_remedy(pod: Object) -> str:
+def pull_secret_remedy(s: ClusterSnapshot, pod: Object) -> str:
     namespace = key_of_object(pod)[0]
+    named = [
+        str(one.get("name") or "") for one in (pod.get("spec") or {}).get("imagePullSecrets") or ()
+    ]
+    missing = next((one for one in named if s.secrets.get((namespace, one)) == ""), "NAME")
+    servers = [
+        first
+        for container in (pod.get("spec") or {}).get("containers") or ()
+        if "." in (first := str(container.get("image", "")).partition("/")[0])
+        and "/" in container["image"]
+    ]
+    server = servers[0] if servers else "https://index.docker.io/v1/"
     return (
-        f"Create it: kubectl create secret docker-registry NAME --namespace {namespace} "
-        "--docker-server=SERVER --docker-username=USER --docker-password=PASSWORD; or correct "
+        f"Create it: kubectl create secret docker-registry {missing} --namespace {namespace} "
+        f"--docker-server={server} --docker-username=USER --docker-password=PASSWORD; or correct "
         "imagePullSecrets of the pod or of its ServiceAccount."
     )
 
@@ -117,7 +132,7 @@ def check_pull_secrets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 (place_of_object("pod", pod),),
                 "Its kubelet pulls images without these credentials: images of private repositories "
                 "cannot be pulled.",
-                pull_secret_remedy(pod),
+                pull_secret_remedy(s, pod),
             )
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from transom.doctor import repairs
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.snapshot import (
     ClusterSnapshot,
@@ -33,6 +34,7 @@ from transom.machinery.placement import (
 from transom.machinery.podresources import aggregate_containers, is_pod_level_resource
 from transom.machinery.tolerations import untolerated_taints
 
+_GATED: Final = 600.0  # seconds in which a controller should have removed the gates of a pod
 _LATE: Final = 30.0
 _WHY: Final = "It stays Pending until it can be scheduled."
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([\w./-]+)")
@@ -153,8 +155,10 @@ def unscheduled(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
     where, spec = place_of_object("pod", pod), pod.get("spec") or {}
     scheduled = status_condition(pod, "PodScheduled")
     if gates := [str(gate.get("name", "")) for gate in spec.get("schedulingGates") or ()]:
+        if s.now - time_of(pod["metadata"].get("creationTimestamp", "")) < _GATED:
+            return
         yield DoctorFinding(
-            "warning",
+            "info",
             f"waits for its scheduling gates: {', '.join(gates)}",
             (where,),
             _WHY,
@@ -169,12 +173,59 @@ def unscheduled(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
     cause, remedy, record = _cause(s, pod, text)
     what = f"cannot be scheduled: {cause}" if cause else "cannot be scheduled"
     why = f"{_WHY} The scheduler reports: {text}"
-    ask = f"{remedy.rstrip('.')}. More: transom explain-schedule {'/'.join(key_of_object(pod))}"
+    more = f"transom explain-schedule {'/'.join(key_of_object(pod))}"
+    ask = f"{remedy.rstrip('.')}. More: {more}"
+    commands = _commands(s, pod)
     yield (
-        known_finding(record, what, where, why=why, remedy=ask)
+        known_finding(record, what, where, why=why, remedy=ask, commands=commands)
         if record
-        else DoctorFinding("error", what, (where,), why, ask)
+        else DoctorFinding("error", what, (where,), why, ask, commands=commands)
     )
+
+
+def _commands(s: ClusterSnapshot, pod: Object) -> tuple[str, ...]:
+    """What lets the pod run on a node that the cluster has: a label, a toleration, or lower requests."""
+    spec = pod.get("spec") or {}
+    selected = [node for node in s.nodes if matches_node(spec, name_of_object(node), _labels(node))]
+    selector = spec.get("nodeSelector") or {}
+    if not selected:
+        settable = {
+            k: v for k, v in selector.items() if k.removeprefix("beta.") not in _OF_THE_MACHINE
+        }
+        fixed = {k: v for k, v in selector.items() if k not in settable}
+        among = [node for node in s.nodes if fixed.items() <= _labels(node).items()]
+        return repairs.label_fitting_node(among, selector) if settable else ()
+    free = [node for node in selected if not _untolerated(spec, node)]
+    if not free:
+        return _tolerations(s, pod, selected)
+    never = {}
+    for resource in ("cpu", "memory"):
+        amounts = [str(_allocatable(node).get(resource, "0")) for node in free]
+        most = max(amounts, key=lambda one: quantity.parse_quantity(one).milli_value())
+        if requested_amount(spec, resource) > quantity.parse_quantity(most).milli_value():
+            never[resource] = most
+    return repairs.lower_requests(s, pod, never, list(never))
+
+
+def _tolerations(s: ClusterSnapshot, pod: Object, nodes: Sequence[Object]) -> tuple[str, ...]:
+    """Tolerates the taints of the first node that is not cordoned, broken or of the control plane."""
+    spec = pod.get("spec") or {}
+    for node in nodes:
+        taints = _untolerated(spec, node)
+        keys = {str(taint.get("key")) for taint in taints}
+        if not keys & {*_BROKEN, _CORDONED, *_CONTROL_PLANE}:
+            tolerations = [
+                {
+                    "key": str(taint["key"]),
+                    "operator": "Equal" if taint.get("value") else "Exists",
+                    **({"value": taint["value"]} if taint.get("value") else {}),
+                    "effect": taint["effect"],
+                }
+                for taint in taints
+            ]
+            return repairs.tolerate(s, pod, tolerations)
+    cordoned = [name_of_object(node) for node in nodes if node["spec"].get("unschedulable")]
+    return (f"kubectl uncordon {' '.join(cordoned[:3])}",) if len(cordoned) == len(nodes) else ()
 
 
 def _undecided(s: ClusterSnapshot, pod: Object, where: str) -> DoctorFinding:
@@ -360,7 +411,7 @@ def _give_label(label: str) -> str:
     key, _, value = label.partition("=")
     if key.removeprefix("beta.") in _OF_THE_MACHINE:
         return f"add a node that is {value}: its kubelet sets this label."
-    return f"label a node: kubectl label node NODE {label}"
+    return "label a node."
 
 
 def _tainted(spec: Object, selected: Sequence[Object]) -> tuple[str, str]:

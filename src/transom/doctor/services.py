@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from transom.doctor import repairs
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.snapshot import (
     ClusterSnapshot,
@@ -21,6 +22,7 @@ _DNS: Final = ("kube-system", "kube-dns")
 _RECENT: Final = 300.0
 _SLOW: Final = 60.0
 _MOST_BACKENDS: Final = 64
+_SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _OWN_CLASS: Final = "; clusters of transom serve the class transom"
 _NO_RESPONSE: Final = "Nothing answers at its address."
 _WORKLOADS: Final = {
@@ -75,13 +77,15 @@ def check_services(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             continue
         selector = spec.get("selector")
         if not selector:
-            if not s.ready_addresses(where) and _old(s, service):
+            # A headless service without selector may be only a domain, with no addresses of its own.
+            headless = spec.get("clusterIP") == "None"
+            if not headless and not _has_endpoints(s, where) and _old(s, service):
                 yield DoctorFinding(
                     "warning",
                     "has no selector and no Endpoints",
                     (place_of_object("service", service),),
                     _NO_RESPONSE,
-                    "Give it a selector, or create Endpoints of its name.",
+                    "Give it a selector, or create EndpointSlices or Endpoints for it.",
                 )
             continue
         chosen = s.selected(where[0], selector)
@@ -89,6 +93,17 @@ def check_services(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             yield from _without_endpoints(s, service, chosen, selector)
         if chosen:
             yield from _ports(s, service, chosen)
+
+
+def _has_endpoints(s: ClusterSnapshot, service: tuple[str, str]) -> bool:
+    """Whether it has ready addresses. Its author may have written EndpointSlices alone."""
+    return bool(s.ready_addresses(service)) or any(
+        endpoint.get("addresses") and (endpoint.get("conditions") or {}).get("ready") is not False
+        for one in s.of("endpointslices")
+        if key_of_object(one)[0] == service[0]
+        and (one["metadata"].get("labels") or {}).get(_SERVICE_LABEL) == service[1]
+        for endpoint in one.get("endpoints") or ()
+    )
 
 
 def _without_endpoints(
@@ -127,6 +142,7 @@ def _without_endpoints(
             (where,),
             _NO_RESPONSE,
             "Correct its selector, or the labels of the pods.",
+            commands=_corrected_selector(s, service, selector),
         )
     elif not running:
         yield DoctorFinding(
@@ -192,6 +208,22 @@ def _near(s: ClusterSnapshot, namespace: str, selector: Object) -> str:
     return ""
 
 
+def _corrected_selector(s: ClusterSnapshot, service: Object, selector: Object) -> tuple[str, ...]:
+    """Selects the pods of the namespace that differ in one label, if they all have the same value."""
+    namespace, called = key_of_object(service)
+    for label in selector:
+        rest = {key: value for key, value in selector.items() if key != label}
+        values = {
+            str((pod["metadata"].get("labels") or {}).get(label, ""))
+            for pod in s.pods_in(namespace)
+            if label in (pod["metadata"].get("labels") or {}) and _has_labels(pod, rest)
+        }
+        if len(values) == 1:
+            corrected = ",".join(f"{k}={v}" for k, v in {**rest, label: values.pop()}.items())
+            return (f"kubectl set selector service {called} {corrected} --namespace {namespace}",)
+    return ()
+
+
 def _has_labels(pod: Object, selector: Object) -> bool:
     return bool(selector.items() <= (pod["metadata"].get("labels") or {}).items())
 
@@ -223,9 +255,23 @@ def _ports(s: ClusterSnapshot, service: Object, chosen: list[Object]) -> Iterato
                 (place_of_object("service", service),),
                 _NO_RESPONSE,
                 "Correct targetPort, or name the container's port.",
+                commands=_declared_target(service, port, declared),
             )
         elif not named and not headless:
             yield from _numbered_port(s, service, port, int(target), chosen, declared)
+
+
+def _declared_target(
+    service: Object, port: Object, declared: set[tuple[str, Any, str]]
+) -> tuple[str, ...]:
+    """Sends to the only port that the pods declare for the protocol."""
+    protocol = port.get("protocol", "TCP")
+    numbers = {number for _, number, of in declared if of == protocol and number}
+    if len(numbers) != 1:
+        return ()
+    at = list(service["spec"]["ports"]).index(port)
+    patch = [{"op": "add", "path": f"/spec/ports/{at}/targetPort", "value": numbers.pop()}]
+    return (repairs.patch_command("service", service, patch, "json"),)
 
 
 def _other_protocol(service: Object, port: Object, actual: str) -> DoctorFinding:
@@ -273,6 +319,7 @@ def _numbered_port(
             (where,),
             "Connections are refused.",
             "Correct targetPort, or let the container listen on this port.",
+            commands=_declared_target(service, port, declared),
         )
 
 
@@ -352,6 +399,7 @@ def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "No controller serves it.",
                 "Install the ingress controller with this class, or correct spec.ingressClassName"
                 f"{_OWN_CLASS}.",
+                commands=_set_class(ingress, [*classes]),
             )
         elif not served and _old(s, ingress):
             named = wanted or annotation
@@ -372,10 +420,11 @@ def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Install an ingress controller"
                 + ("" if named or default else ", and set spec.ingressClassName")
                 + f"{_OWN_CLASS}.",
+                commands=() if named else _set_class(ingress, [*classes]),
             )
         for entry in spec.get("tls") or ():
             yield from _tls_secret(s, ingress, str(entry.get("secretName") or ""))
-        for backend in _backends(spec):
+        for path, backend in _backends(spec):
             problem = _backend_problem(s, key_of_object(ingress)[0], backend)
             if problem:
                 yield DoctorFinding(
@@ -384,6 +433,7 @@ def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     where,
                     "Its requests are answered with an error.",
                     "Create the Service, or correct the backend.",
+                    commands=_corrected_backend(s, ingress, path, backend),
                 )
 
 
@@ -403,14 +453,36 @@ def _tls_secret(s: ClusterSnapshot, ingress: Object, called: str) -> Iterator[Do
     )
 
 
-def _backends(spec: Object) -> Iterator[Object]:
-    for backend in (spec.get("defaultBackend"), spec.get("backend")):
-        if backend:
-            yield backend
-    for rule in spec.get("rules") or ():
-        for path in (rule.get("http") or {}).get("paths") or ():
+def _set_class(ingress: Object, classes: list[str]) -> tuple[str, ...]:
+    """Names the only IngressClass that there is."""
+    if len(classes) != 1:
+        return ()
+    return (repairs.patch_command("ingress", ingress, {"spec": {"ingressClassName": classes[0]}}),)
+
+
+def _corrected_backend(
+    s: ClusterSnapshot, ingress: Object, path: str, backend: Object
+) -> tuple[str, ...]:
+    """Sends to the only port that the Service has."""
+    target = backend.get("service") or {}
+    service = s.service.get((key_of_object(ingress)[0], str(target.get("name", ""))))
+    ports = list(service["spec"].get("ports") or ()) if service is not None else []
+    if len(ports) != 1:
+        return ()
+    new = {"number": ports[0]["port"]}
+    patch = [{"op": "replace", "path": f"{path}/service/port", "value": new}]
+    return (repairs.patch_command("ingress", ingress, patch, "json"),)
+
+
+def _backends(spec: Object) -> Iterator[tuple[str, Object]]:
+    """JSON pointer and backend."""
+    for field in ("defaultBackend", "backend"):
+        if spec.get(field):
+            yield f"/spec/{field}", spec[field]
+    for at, rule in enumerate(spec.get("rules") or ()):
+        for number, path in enumerate((rule.get("http") or {}).get("paths") or ()):
             if path.get("backend"):
-                yield path["backend"]
+                yield f"/spec/rules/{at}/http/paths/{number}/backend", path["backend"]
 
 
 def _backend_problem(s: ClusterSnapshot, namespace: str, backend: Object) -> str:

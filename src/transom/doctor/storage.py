@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -86,11 +88,16 @@ def check_persistent_volume_claims(s: ClusterSnapshot) -> Iterator[DoctorFinding
                 if "PersistentVolume fits" in found.cause
                 else ""
             )
-            remedy = found.remedy
+            remedy, commands = found.remedy, _missing_class(s, claim, found.cause)
             if _RELEASED in near:
                 remedy = f"{_release(near)} Or: {remedy[0].lower()}{remedy[1:]}"
             yield DoctorFinding(
-                "error", f"is Pending: {found.cause}{near} ({text})", where, why, remedy
+                "error",
+                f"is Pending: {found.cause}{near} ({text})",
+                where,
+                why,
+                remedy,
+                commands=commands,
             )
         elif text or age > _LATE:
             yield DoctorFinding(
@@ -100,6 +107,25 @@ def check_persistent_volume_claims(s: ClusterSnapshot) -> Iterator[DoctorFinding
                 why,
                 "Check its StorageClass, and the volumes that exist.",
             )
+
+
+def _missing_class(s: ClusterSnapshot, claim: Object, cause: str) -> tuple[str, ...]:
+    """Creates the StorageClass that a claim names like the default one."""
+    wanted = str((claim.get("spec") or {}).get("storageClassName") or "")
+    if cause != f"the StorageClass {wanted} does not exist":
+        return ()
+    default = next((one for one in s.of("storageclasses") if _is_default(one)), None)
+    if default is None:
+        return ()
+    fields = ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
+    made = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": wanted},
+        **{field: default[field] for field in fields if default.get(field)},
+    }
+    text = shlex.quote(json.dumps(made, separators=(",", ":")))
+    return (f"echo {text} | kubectl create --filename -",)
 
 
 def _near_misses(claim: Object, volumes: Iterable[Object]) -> str:
@@ -193,20 +219,17 @@ def bound_volumes(s: ClusterSnapshot, pod: Object) -> Iterator[tuple[str, Object
             yield name_of_object(volume), volume
 
 
+def _is_default(storage_class: Object) -> bool:
+    annotations = storage_class["metadata"].get("annotations") or {}
+    return "true" in (
+        annotations.get("storageclass.kubernetes.io/is-default-class"),
+        annotations.get("storageclass.beta.kubernetes.io/is-default-class"),
+    )
+
+
 def check_storage_classes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Several default classes: claims that name none are rejected, or get any of them."""
-    defaults = [
-        one
-        for one in s.of("storageclasses")
-        if "true"
-        in (
-            (one["metadata"].get("annotations") or {}).get(annotation)
-            for annotation in (
-                "storageclass.kubernetes.io/is-default-class",
-                "storageclass.beta.kubernetes.io/is-default-class",
-            )
-        )
-    ]
+    defaults = [one for one in s.of("storageclasses") if _is_default(one)]
     if len(defaults) > 1:
         name = name_of_object(defaults[-1])
         off = '\'{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"false"}}}\''

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from transom.doctor import repairs
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.node_inspection import NodeState
 from transom.doctor.node_state import NEEDED, not_running_text, start_again
@@ -17,6 +18,7 @@ from transom.doctor.snapshot import (
     key_of_object,
     name_of_object,
     place_of_object,
+    pod_is_ready,
     reported_windows_build,
 )
 from transom.doctor.texts import recognised_texts
@@ -26,6 +28,7 @@ from transom.machinery.tolerations import untolerated_taints
 from transom.network.api import DnsConfig
 from transom.network.resolver import limit_config
 from transom.windows.advice import Advisor
+from transom.windows.images import image_os
 from transom.windows.limits import LIMITS
 from transom.windows.policy import WarningPolicy
 from transom.windows.registry import RECORDS
@@ -91,7 +94,18 @@ def check_selectors(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "selects no operating system, and nothing keeps it from nodes of the other one",
                 place_of_object("pod", pod),
                 severity="warning",
+                commands=_select_system(s, pod),
             )
+
+
+def _select_system(s: ClusterSnapshot, pod: Object) -> tuple[str, ...]:
+    """Selects the operating system of the pod's images, or of the node on which it is ready."""
+    systems = {image_os(str(one.get("image", ""))) for one in pod["spec"].get("containers") or ()}
+    if not systems <= {"linux", "windows"} and pod_is_ready(pod):
+        systems = {"windows" if s.on_windows(pod) else "linux"}
+    if len(systems) != 1 or not systems <= {"linux", "windows"}:
+        return ()
+    return repairs.change_pod(s, pod, {"nodeSelector": {"kubernetes.io/os": systems.pop()}})
 
 
 def _by_daemon_set(pod: Object) -> bool:
@@ -328,6 +342,14 @@ def check_stale_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "When a new pod gets such an address, Services send its traffic to the wrong place "
                 "(kubernetes/kubernetes#135802).",
                 f"transom node exec {node.name} -- Restart-Service kube-proxy; 1.35 removes them.",
+                commands=(
+                    *(
+                        f'transom node exec {node.name} -- "Get-HnsEndpoint | Where-Object IPAddress '
+                        f'-eq {address} | Remove-HnsEndpoint"'
+                        for address in stale
+                    ),
+                    f"transom node exec {node.name} -- Restart-Service kube-proxy",
+                ),
             )
 
 

@@ -5,10 +5,10 @@ Jobs, autoscalers, budgets, quotas.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from transom.doctor import causes
+from transom.doctor import causes, repairs
 from transom.doctor.findings import DoctorFinding
 from transom.doctor.snapshot import (
     ClusterSnapshot,
@@ -27,6 +27,7 @@ from transom.machinery.validation.cron import CronError
 
 _RECENT: Final = 1200.0  # seconds for which an event about a retried operation counts
 _RECENT_SECONDS: Final = 180.0
+_REVISION: Final = "deployment.kubernetes.io/revision"
 _CREATING: Final = {
     "ReplicaSet": "replicasets",
     "ReplicationController": "replicationcontrollers",
@@ -108,6 +109,10 @@ def _cannot_create(s: ClusterSnapshot, kind: str, owner: Object, text: str) -> D
             where,
             f"The {made} that it wants do not exist.",
             found.remedy,
+            commands=(
+                *(_allow_creating(s, owner, text) or found.commands),
+                repairs.create_pods_now(kind, owner),
+            ),
         )
     return DoctorFinding(
         "error",
@@ -116,6 +121,29 @@ def _cannot_create(s: ClusterSnapshot, kind: str, owner: Object, text: str) -> D
         f"The {made} that it wants do not exist.",
         "Correct what the message names.",
     )
+
+
+def _allow_creating(s: ClusterSnapshot, owner: Object, text: str) -> tuple[str, ...]:
+    """Raises the quota that the message names, or removes the webhook that does not answer."""
+    if exceeded := re.search(r"exceeded quota: ([^,\s]+)", text):
+        wanted = (key_of_object(owner)[0], exceeded[1])
+        quotas = (one for one in s.of("resourcequotas") if key_of_object(one) == wanted)
+        return repairs.raise_quota(next(quotas, None), owner)
+    if most := re.search(r"maximum (cpu|memory) usage per Container is (\S+), but", text):
+        found = repairs.find_workload(s, owner)
+        if found is not None:
+            namespace, called = key_of_object(found[1])
+            amount = f"{most[1]}={most[2].rstrip('.')}"
+            return (
+                f"kubectl set resources {found[0].lower()} {called} --namespace {namespace} "
+                f"--requests={amount} --limits={amount}",
+            )
+    if silent := re.search(r'failed calling webhook "([^"]+)"', text):
+        for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+            for one in s.of(f"{kind}s"):
+                if silent[1] in [hook.get("name") for hook in one.get("webhooks") or ()]:
+                    return (f"kubectl delete {kind} {key_of_object(one)[1]}",)
+    return ()
 
 
 def _complete(s: ClusterSnapshot, kind: str, owner: Object) -> bool:
@@ -150,9 +178,11 @@ def check_deployments(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 f"its rollout is stuck: {condition_text(progressing)}",
                 where,
                 "Its new pods do not become ready.",
-                (
-                    f"Repair its pods; or go back: kubectl rollout undo deployment {called} "
-                    f"--namespace {namespace}"
+                "Repair its pods"
+                + (
+                    f"; or go back: kubectl rollout undo deployment {called} --namespace {namespace}"
+                    if (one["metadata"].get("annotations") or {}).get(_REVISION, "1") != "1"
+                    else "."
                 ),
             )
         if spec.get("paused") and status.get("updatedReplicas", 0) < spec.get("replicas", 1):
@@ -179,6 +209,7 @@ def check_stateful_sets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 (place_of_object("statefulset", one),),
                 "Its pods have no names of their own in DNS.",
                 f"Create a headless Service {service} in namespace {key_of_object(one)[0]}.",
+                commands=_headless_service(one, str(service)),
             )
             continue
         found = s.service.get((key_of_object(one)[0], service))
@@ -190,6 +221,16 @@ def check_stateful_sets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Its pods have no names of their own in DNS.",
                 f"Delete the Service {service} and create it with clusterIP: None.",
             )
+
+
+def _headless_service(owner: Object, service: str) -> tuple[str, ...]:
+    namespace = key_of_object(owner)[0]
+    labels = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    return (
+        f"kubectl create service clusterip {service} --clusterip=None --namespace {namespace}",
+        f"kubectl set selector service {service} {selector} --namespace {namespace}",
+    )
 
 
 def check_daemon_sets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
@@ -220,18 +261,11 @@ def check_daemon_sets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
 def cron_jobs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """CronJobs that do not start Jobs."""
     for one in s.of("cronjobs"):
-        namespace, called = key_of_object(one)
+        namespace = key_of_object(one)[0]
         where, spec = (place_of_object("cronjob", one),), one.get("spec") or {}
         if spec.get("suspend"):
-            patch = '\'{"spec":{"suspend":false}}\''
-            yield DoctorFinding(
-                "info",
-                "is suspended",
-                where,
-                "It starts no Jobs.",
-                f"kubectl patch cronjob {called} --namespace {namespace} --patch {patch}",
-            )
-        elif spec.get("concurrencyPolicy") == "Forbid" and _overdue(s, one):
+            continue  # as its owner wants
+        if spec.get("concurrencyPolicy") == "Forbid" and _overdue(s, one):
             running = str(one["status"]["active"][0].get("name", ""))
             yield DoctorFinding(
                 "warning",
@@ -299,7 +333,7 @@ def check_jobs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
 
 
 def _unfinished_job(s: ClusterSnapshot, job: Object) -> Iterator[DoctorFinding]:
-    """A Job that is suspended, or whose pods fail and are tried again."""
+    """A Job whose pods fail and are tried again."""
     namespace, called = key_of_object(job)
     where, spec, status = (
         (place_of_object("job", job),),
@@ -309,15 +343,8 @@ def _unfinished_job(s: ClusterSnapshot, job: Object) -> Iterator[DoctorFinding]:
     if status_condition(job, "Failed") or status_condition(job, "Complete"):
         return
     if spec.get("suspend"):
-        patch = '\'{"spec":{"suspend":false}}\''
-        yield DoctorFinding(
-            "info",
-            "is suspended",
-            where,
-            "It has no pods.",
-            f"kubectl patch job {called} --namespace {namespace} --patch {patch}",
-        )
-    elif status.get("failed"):
+        return  # as its owner wants
+    if status.get("failed"):
         uid = job["metadata"].get("uid", "")
         codes = sorted(
             {
@@ -362,8 +389,32 @@ def check_autoscalers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     (place_of_object("horizontalpodautoscaler", one),),
                     "The number of replicas stays as it is.",
                     remedy,
+                    commands=_request(s, one, text),
                 )
                 break
+
+
+def _request(s: ClusterSnapshot, autoscaler: Object, text: str) -> tuple[str, ...]:
+    """Gives the containers that request none of a resource a first request."""
+    missing = re.search(r"missing request for (cpu|memory)", text)
+    target = (autoscaler.get("spec") or {}).get("scaleTargetRef") or {}
+    if missing is None or target.get("kind") not in ("Deployment", "StatefulSet"):
+        return ()
+    namespace, wanted = key_of_object(autoscaler)[0], str(target.get("name", ""))
+    owners = s.of(f"{target['kind'].lower()}s")
+    owner = next((one for one in owners if key_of_object(one) == (namespace, wanted)), None)
+    containers = owner["spec"]["template"]["spec"]["containers"] if owner is not None else ()
+    without = [
+        str(one["name"])
+        for one in containers
+        if missing[1] not in ((one.get("resources") or {}).get("requests") or {})
+    ]
+    amount = "cpu=100m" if missing[1] == "cpu" else "memory=128Mi"
+    return tuple(
+        f"kubectl set resources {target['kind'].lower()} {wanted} --namespace {namespace} "
+        f"--containers={name} --requests={amount}"
+        for name in without
+    )
 
 
 def check_shared_targets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
@@ -443,6 +494,24 @@ def _allows_nothing(
         if draining
         else "kubectl drain of a node with one of its pods does not end.",
         remedy,
+        commands=_one_replica_more(s, pods, desired) if healthy >= expected else (),
+    )
+
+
+def _one_replica_more(s: ClusterSnapshot, pods: Sequence[Object], desired: int) -> tuple[str, ...]:
+    """Runs more pods than the budget requires, if one workload has them all."""
+    found = repairs.find_workload(s, pods[0]) if pods else None
+    if found is None or found[0] == "DaemonSet":
+        return ()
+    namespace, called = key_of_object(found[1])
+    for scaler in s.of("horizontalpodautoscalers"):
+        target = (scaler.get("spec") or {}).get("scaleTargetRef") or {}
+        named = (key_of_object(scaler)[0], target.get("kind"), target.get("name"))
+        if named == (namespace, found[0], called):
+            least = {"spec": {"minReplicas": desired + 1}}
+            return (repairs.patch_command("horizontalpodautoscaler", scaler, least),)
+    return (
+        f"kubectl scale {found[0].lower()} {called} --namespace {namespace} --replicas {desired + 1}",
     )
 
 

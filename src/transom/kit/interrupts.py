@@ -1,19 +1,75 @@
-"""Ctrl-C at moments at which it must not take effect."""
+"""Ctrl-C at moments at which it must not take effect. Commands import this module before all others:
+it must import none of ours.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import signal
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
+from types import ModuleType
 
 
-@contextlib.contextmanager
+@contextmanager
 def delayed_interrupts() -> Iterator[None]:
-    """Delays SIGINT and SIGTERM to the end of the block. Imports of extension modules need it: an
-    exception while one is initialized can crash the process.
-    """
+    """Delays SIGINT and SIGTERM to the end of the block."""
+    if sys.platform == "win32":  # has no signal masks
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _ExtensionLoader(ExtensionFileLoader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        with delayed_interrupts():
+            return super().create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        with delayed_interrupts():
+            super().exec_module(module)
+
+
+class _SourceLoader(SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        with delayed_interrupts():
+            super().exec_module(module)
+
+
+class _BytecodeLoader(SourcelessFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        with delayed_interrupts():
+            super().exec_module(module)
+
+
+def delay_interrupts_during_imports() -> None:
+    """From now on, signals wait while a module is imported. An exception there crashes some extension
+    modules, and Python and libraries turn it into others, or ignore it.
+    """
+    hook = FileFinder.path_hook(
+        (_ExtensionLoader, EXTENSION_SUFFIXES),
+        (_SourceLoader, SOURCE_SUFFIXES),
+        (_BytecodeLoader, BYTECODE_SUFFIXES),
+    )
+    sys.path_hooks.insert(0, hook)
+    sys.path_importer_cache.clear()
+
+
+def raise_interrupts() -> None:
+    """Ctrl-C raises KeyboardInterrupt, as in any Python program, unless it is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -75,7 +75,7 @@ def name_cluster(text: str, option: str) -> str:
         return text
 
     def name(command: re.Match[str]) -> str:
-        ours, separator, on_the_node = command[0].partition(" -- ")
-        return f"{ours}{option}{separator}{on_the_node}"
+        ours, separator, on_the_node = f"{command[0]} ".partition(" -- ")
+        return f"{ours.rstrip()}{option}{separator}{on_the_node}".removesuffix(" ")
 
     return _COMMAND.sub(name, text)
