@@ -13,7 +13,17 @@ _PUBLIC = re.compile(r"^(?:async def|def|class) ([A-Za-z]\w*)", re.MULTILINE)
 
 # Programs that Linux and Windows both have, entry points of programs, and constructors that
 # Kubernetes also has both for errors of fields and for errors of requests.
-_SHARED = {"arp", "netstat", "route", "shutdown", "main", "forbidden", "invalid", "not_found"}
+_SHARED = {
+    "arp",
+    "netstat",
+    "route",
+    "shutdown",
+    "tar",
+    "main",
+    "forbidden",
+    "invalid",
+    "not_found",
+}
 
 
 def defined_names(source: Path) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ import pytest
 from transom.cli import console
 from transom.cli.aliases import ALIASES, resolve_alias
 from transom.cli.completion import SHELLS, complete, completion_script
-from transom.cli.main import VERBS, complete_for_kubectl, main, make_parser
+from transom.cli.main import VERBS, main, make_parser, print_kubectl_completion
 from transom.node.settings import clusters_dir, default_name, name_option
 
 
@@ -117,7 +117,7 @@ def test_kubectl_asks_for_candidates(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-transom", "up", "--name", "b"])
-    assert complete_for_kubectl() == 0
+    assert print_kubectl_completion() == 0
     assert capsys.readouterr().out == "blue\n:4\n"
 
 

@@ -26,7 +26,7 @@ def main() -> int:
 def complete_for_kubectl() -> int:
     """`kubectl_complete-transom`, which kubectl runs at each Tab."""
     _prepare_imports()
-    from transom.cli.main import complete_for_kubectl as run
+    from transom.cli.main import print_kubectl_completion as run
 
     return run()
 

@@ -228,7 +228,7 @@ def _complete(words: list[str]) -> int:
     return 0
 
 
-def complete_for_kubectl() -> int:
+def print_kubectl_completion() -> int:
     """`kubectl_complete-transom`, which kubectl runs to complete `kubectl transom`: a candidate in
     each line, then Cobra's directive (4: no file names).
     """
