@@ -44,26 +44,14 @@ class _ExtensionLoader(ExtensionFileLoader):
             super().exec_module(module)
 
 
-class _SourceLoader(SourceFileLoader):
-    def exec_module(self, module: ModuleType) -> None:
-        with delayed_interrupts():
-            super().exec_module(module)
-
-
-class _BytecodeLoader(SourcelessFileLoader):
-    def exec_module(self, module: ModuleType) -> None:
-        with delayed_interrupts():
-            super().exec_module(module)
-
-
 def delay_interrupts_during_imports() -> None:
-    """From now on, signals wait while a module is imported. An exception there crashes some extension
-    modules, and Python and libraries turn it into others, or ignore it.
+    """From now on, signals wait while an extension module is imported: an exception there crashes some
+    of them.
     """
     hook = FileFinder.path_hook(
         (_ExtensionLoader, EXTENSION_SUFFIXES),
-        (_SourceLoader, SOURCE_SUFFIXES),
-        (_BytecodeLoader, BYTECODE_SUFFIXES),
+        (SourceFileLoader, SOURCE_SUFFIXES),
+        (SourcelessFileLoader, BYTECODE_SUFFIXES),
     )
     sys.path_hooks.insert(0, hook)
     sys.path_importer_cache.clear()

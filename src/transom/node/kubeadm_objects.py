@@ -4,10 +4,11 @@ read them: `kubeadm join`, and DaemonSets that mount the ConfigMap.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubeadm import kubeadm_facts
 

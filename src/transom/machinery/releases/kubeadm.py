@@ -5,8 +5,9 @@ kubeadm writes the version that its release prefers; 1.22 removed the status of 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases.kubelet import linux_pause_image
 from transom.machinery.releases.release import Release
 
