@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -222,3 +226,26 @@ def test_tables_in_a_pipe_have_whole_cells(
     monkeypatch.setenv("COLUMNS", "30")
     console.print_table([("NAME",), ("x" * 60,)])
     assert "x" * 60 in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [46, 146])
+def test_the_width_is_that_of_the_terminal(columns: int) -> None:
+    """Also after `main` has replaced the standard output."""
+    program = (
+        "from transom.cli import console, main; main.main(['--help']); "
+        "print(f'width {console.terminal_columns(80)}')"
+    )
+    terminal, its_end = pty.openpty()
+    fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=its_end, env=env)
+    os.close(its_end)
+    printed = b""
+    try:
+        while data := os.read(terminal, 65536):
+            printed += data
+    except OSError:  # the program has ended
+        pass
+    os.close(terminal)
+    assert process.wait() == 0
+    assert printed.decode().split()[-2:] == ["width", str(columns)]

@@ -491,7 +491,15 @@ _GAPS, _NARROWEST, _DOTS = ("   ", "  ", " "), 8, "..."
 
 def _table_width() -> int:
     """The width of the terminal; 0 where lines may have any length: programs read whole cells."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    return terminal_columns(80) if sys.stdout.isatty() else 0
+
+
+def terminal_columns(otherwise: int) -> int:
+    """COLUMNS, the width of the terminal, or `otherwise` if there is none."""
+    with contextlib.suppress(OSError, ValueError):  # not a terminal
+        otherwise = os.get_terminal_size(sys.stdout.fileno()).columns or otherwise
+    # The standard library asks sys.__stdout__, which `main` has detached.
+    return shutil.get_terminal_size((otherwise, 24)).columns
 
 
 def _shorten_columns(widths: list[int], available: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -167,7 +166,7 @@ def _count(number: int, what: str) -> str:
 
 
 def terminal_width() -> int:
-    return min(shutil.get_terminal_size((110, 24)).columns, 128)
+    return min(console.terminal_columns(110), 128)
 
 
 COMMAND = Command(HELP, EXAMPLES, add_doctor_arguments, run_doctor_command)

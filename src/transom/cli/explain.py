@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -125,7 +124,7 @@ def _wrapped(text: str, head: str = "") -> str:
 
 
 def _width() -> int:
-    return min(shutil.get_terminal_size((100, 24)).columns, 110)
+    return min(console.terminal_columns(100), 110)
 
 
 COMMAND = Command(HELP, EXAMPLES, add_explain_arguments, run_explain_command)

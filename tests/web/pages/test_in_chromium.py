@@ -237,7 +237,7 @@ def test_a_page_can_be_used_with_the_keyboard(tab: Any, path: str) -> None:
     tab.keyboard.press("?")
     assert tab.is_visible("dialog.keys")
     tab.keyboard.press("Escape")
-    assert tab.locator("dialog").count() == 0
+    tab.wait_for_selector("dialog", state="detached")
 
 
 def test_an_object_is_created_in_the_browser(tab: Any) -> None:
