@@ -82,6 +82,8 @@ def test_the_cluster_page_shows_doctors_findings(tab: Any) -> None:
     tab.goto("/cluster")
     tab.wait_for_selector("text=cannot be scheduled")
     take_picture(tab, "console-cluster")
+    tab.click("#problems summary")
+    assert "kubectl patch pod big" in tab.inner_text("#problems .commands"), "what repairs it"
 
 
 def test_trace_steps_through_the_hops(tab: Any) -> None:

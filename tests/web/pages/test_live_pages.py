@@ -89,7 +89,9 @@ def test_pods_with_problems_come_first(console: ConsoleBrowser) -> None:
 
 
 def test_doctor(console: ConsoleBrowser) -> None:
-    assert "cannot be scheduled" in console.page("/why/doctor")
+    page = console.page("/why/doctor")
+    assert "cannot be scheduled" in page
+    assert '<p class="command"><code>kubectl patch pod big' in page, "what repairs it"
 
 
 @pytest.mark.parametrize("fault", ["cordon", "mac-spoofing", "hns-leak-endpoints"])

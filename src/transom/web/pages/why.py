@@ -256,6 +256,11 @@ def findings_list(found: Sequence[Mapping[str, Any]]) -> Markup:
     )
 
 
+def _command_lines(one: Mapping[str, Any]) -> Child:
+    lines = [line for line in one.get("commands", ()) if line not in one["remedy"]]
+    return [tag("p", tag("code", line), class_="command") for line in lines]
+
+
 def _finding(one: Mapping[str, Any]) -> Markup:
     places = list(one.get("where", ()))
     more = one.get("count", len(places)) - _MOST_PLACES
@@ -264,6 +269,7 @@ def _finding(one: Mapping[str, Any]) -> Markup:
         ("Where", ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")),
         ("Why", with_code(one["why"]) if one.get("why") else ""),
         ("Fix", with_code(one["remedy"]) if one.get("remedy") else ""),
+        ("Run", _command_lines(one)),
         ("See", tag("a", record, href=f"/windows?show={record}#{record}") if record else ""),
     ]
     return tag(

@@ -177,11 +177,18 @@ function showProblems(findings) {
           : null,
         one.why ? el("p", {}, one.why) : null,
         one.remedy ? el("p", { class: "fix" }, el("b", {}, "Fix: "), withCode(one.remedy)) : null,
+        commandLines(one),
         one.record ? el("p", {}, el("code", {}, one.record)) : null,
       ),
     ),
   );
   picture.changed(false);
+}
+
+function commandLines(one) {
+  const lines = (one.commands ?? []).filter((line) => !one.remedy.includes(line));
+  if (!lines.length) return null;
+  return el("details", { class: "commands" }, el("summary", {}, "Commands"), lines.map((line) => el("p", {}, el("code", {}, line))));
 }
 
 // ---- filter, views and zoom
