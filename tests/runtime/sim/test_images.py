@@ -9,6 +9,7 @@ from transom.runtime.api import AuthConfig, RuntimeFailure
 from transom.runtime.sim.catalogue import (
     CatalogueError,
     catalogue_with,
+    default_catalogue,
     parse_catalogue,
     parse_image_size,
 )
@@ -54,6 +55,17 @@ images:
 )
 def test_names_are_made_whole(image: str, whole: str, familiar: str) -> None:
     assert (str(parse_image_name(image)), parse_image_name(image).familiar) == (whole, familiar)
+
+
+@pytest.mark.parametrize("name", ["e2e-test-images/httpd:2.4.38-4", "coredns/coredns:v1.11.3"])
+def test_images_have_both_names_of_the_registry(name: str) -> None:
+    """k8s.gcr.io became registry.k8s.io."""
+    catalogue = default_catalogue()
+    former, current = (
+        catalogue.find(parse_image_name(f"{registry}/{name}")).entry
+        for registry in ("k8s.gcr.io", "registry.k8s.io")
+    )
+    assert former is current and not current.unlisted
 
 
 @pytest.mark.parametrize(

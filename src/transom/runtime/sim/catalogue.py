@@ -149,6 +149,9 @@ class CatalogueEntry:
         )
 
 
+_FORMER_REGISTRY, _REGISTRY = "k8s.gcr.io/", "registry.k8s.io/"
+
+
 class Catalogue:
     def __init__(self, entries: Iterable[Mapping[str, Any]] = ()) -> None:
         self._entries: dict[str, tuple[CatalogueEntry, ...]] = {}
@@ -160,8 +163,7 @@ class Catalogue:
         new: dict[str, tuple[CatalogueEntry, ...]] = {}
         for fields in entries:
             entry = CatalogueEntry(fields)
-            for name in (fields["name"],) if "name" in fields else fields["names"]:
-                repository = parse_image_name(name).repository
+            for repository in _repositories(fields):
                 new[repository] = (*new.get(repository, ()), entry)
         for repository, rows in new.items():
             self._entries[repository] = rows + self._entries.get(repository, ())
@@ -196,6 +198,18 @@ class Catalogue:
         if any(_MISSING_NAME.search(part) for part in reference.path.split("/")):
             raise ImageMissing("repository")
         return _guess(reference)
+
+
+def _repositories(fields: Mapping[str, Any]) -> Iterable[str]:
+    """Those that a row names. What was at k8s.gcr.io is at registry.k8s.io since Kubernetes 1.25."""
+    names = (fields["name"],) if "name" in fields else fields["names"]
+    repositories = [parse_image_name(name).repository for name in names]
+    moved = [
+        _REGISTRY + one.removeprefix(_FORMER_REGISTRY)
+        for one in repositories
+        if one.startswith(_FORMER_REGISTRY)
+    ]
+    return dict.fromkeys((*repositories, *moved))
 
 
 def _guess(reference: ImageReference) -> CatalogueEntry:
