@@ -27,7 +27,17 @@ sys.exit(main())
 
 def _interrupt(module: str) -> subprocess.CompletedProcess[str]:
     program = _INTERRUPTED.format(module=module)
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        preexec_fn=accept_interrupts,
+    )
+
+
+def accept_interrupts() -> None:
+    """As in a terminal; a shell starts programs in the background with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_an_interrupt_during_the_first_imports_ends_the_command_quietly() -> None:

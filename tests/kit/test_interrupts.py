@@ -45,5 +45,10 @@ except KeyboardInterrupt:
     steps.append("interrupted")
 print(steps, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert done.stdout.strip() == "['loaded', 'interrupted'] set()", done

@@ -69,10 +69,10 @@ class ClusterLock:
             try:
                 make_state(config)
                 self._fd = os.open(config.pid_file, os.O_RDWR | os.O_CREAT, 0o600)
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):
                 if attempt >= _ATTEMPTS:
                     raise
-                continue  # `transom delete` removed the folder in between
+                continue  # `transom delete` removed the folder in between, or mkdir just missed it
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
