@@ -9,6 +9,7 @@ record are in `texts.py`.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from functools import cache
 from string import Formatter
@@ -399,7 +400,8 @@ def explain_text(
 def _complete_commands(commands: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
     """The command lines, if all of their values are known."""
     names = {name for line in commands for _, name, _, _ in Formatter().parse(line) if name}
-    return tuple(line.format_map(values) for line in commands) if names <= values.keys() else ()
+    quoted = {name: shlex.quote(value) for name, value in values.items()}
+    return tuple(line.format_map(quoted) for line in commands) if names <= values.keys() else ()
 
 
 class _Values(dict[str, str]):

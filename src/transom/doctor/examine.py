@@ -20,7 +20,12 @@ from transom.doctor import (
     windows,
     workloads,
 )
-from transom.doctor.findings import DoctorFinding, merged_findings, sole_command
+from transom.doctor.findings import (
+    DoctorFinding,
+    is_safe_command,
+    merged_findings,
+    sole_command,
+)
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -163,6 +168,7 @@ def examine(
             commands=tuple(
                 name_cluster(line, s.name_option)
                 for line in one.commands or sole_command(one.remedy)
+                if is_safe_command(line)
             ),
         )
         for one in merged_findings(found)

@@ -113,3 +113,16 @@ def _for_any_place(remedy: str, where: tuple[str, ...]) -> str:
     for name in names:
         remedy = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "*", remedy)
     return remedy
+
+
+# Text in quotes that a shell does not expand.
+_QUOTED: Final = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
+_REPLACE: Final = " | kubectl replace --force --filename -"
+
+
+def is_safe_command(line: str) -> bool:
+    """Whether a shell runs nothing but the command itself, whatever the names in it are: users of the
+    cluster choose them, and the administrator pastes the line.
+    """
+    plain = _QUOTED.sub("", line.removesuffix(_REPLACE))
+    return not set(plain) & set(";&|<>$`()\\\"'\n")

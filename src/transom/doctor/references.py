@@ -6,6 +6,7 @@ wrote.
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -56,7 +57,7 @@ def _missing_role(s: ClusterSnapshot, kind: str, binding: Object) -> Iterator[Do
         "Create the role, with the verbs and resources that its subjects need; or delete the binding and "
         "create it with another roleRef, which cannot be changed.",
         commands=(
-            f"kubectl create {role.lower()} {called}{scope} --verb=get,list,watch --resource=pods",
+            f"kubectl create {role.lower()} {shlex.quote(called)}{scope} --verb=get,list,watch --resource=pods",
         ),
     )
 
@@ -80,7 +81,9 @@ def _missing_accounts(s: ClusterSnapshot, kind: str, binding: Object) -> Iterato
             (place_of_object(kind, binding),),
             "It grants this subject nothing.",
             "Create it, or correct the subject.",
-            commands=(f"kubectl create serviceaccount {called} --namespace {namespace}",),
+            commands=(
+                f"kubectl create serviceaccount {shlex.quote(called)} --namespace {shlex.quote(namespace)}",
+            ),
         )
 
 

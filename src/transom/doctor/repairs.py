@@ -111,9 +111,9 @@ def create_configuration(pod: Object, kind: str, name: str) -> Commands:
         source = volume.get(named) or {}
         if name in (source.get("name"), source.get("secretName")):
             keys.update({str(item.get("key", "")): None for item in source.get("items") or ()})
-    values = "".join(f" --from-literal={key}=VALUE" for key in keys if key)
+    values = "".join(f" --from-literal={shlex.quote(key)}=VALUE" for key in keys if key)
     made = "configmap" if kind == "ConfigMap" else "secret generic"
-    return (f"kubectl create {made} {name} --namespace {namespace}{values}",)
+    return (f"kubectl create {made} {shlex.quote(name)} --namespace {namespace}{values}",)
 
 
 def tolerate(s: ClusterSnapshot, pod: Object, tolerations: Sequence[Object]) -> Commands:
