@@ -119,16 +119,16 @@ dist: .venv/.installed
 # Only files with the hashes of the lock files are installed; nothing is resolved, and nothing else is fetched to build with.
 .venv/.installed: .venv/.created pyproject.toml requirements.lock requirements-fast.lock requirements-build.lock
 	@$(BIN)/pip uninstall -q -y transom 2>/dev/null  # the name of older checkouts
-	$(PIP) --require-hashes -r requirements-build.lock -r requirements.lock -r requirements-fast.lock
+	$(PIP) --no-deps --require-hashes -r requirements-build.lock -r requirements.lock -r requirements-fast.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.installed-dev: .venv/.created pyproject.toml requirements-dev.lock requirements-build.lock
 	@$(BIN)/pip uninstall -q -y transom 2>/dev/null  # the name of older checkouts
-	$(PIP) --require-hashes -r requirements-build.lock -r requirements-dev.lock
+	$(PIP) --no-deps --require-hashes -r requirements-build.lock -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.installed
 
 .venv/.installed-docs: .venv/.created pyproject.toml requirements-docs.lock
-	$(PIP) --require-hashes -r requirements-docs.lock
+	$(PIP) --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
