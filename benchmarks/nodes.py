@@ -107,13 +107,13 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=10000)
     args = parser.parse_args()
     servers: list[Any] = []
-    build = run._build_api_server
+    build = run.build_api_server
 
     def building(*arguments: Any) -> Any:
         servers.append(build(*arguments))
         return servers[-1]
 
-    run._build_api_server = building
+    run.build_api_server = building
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_DATA_HOME"] = folder
         config = configs.ClusterConfig(name="bench", pod_cidr=LARGE_POD_CIDR)

@@ -32,9 +32,9 @@ LISTS = {
     "1.36": Path(__file__).with_name("differences-1.36.txt"),
 }
 _AT_ONCE = 12  # cases at a time; most of them wait for controllers
-# Files whose cases make nodes or pods that run: each has a cluster of its own. The others ask only
-# the API server: all of them one, as one was asked when the answers were recorded.
-_OWN_CLUSTER = re.compile(r"(new)?(loop|sched)-")
+# What the scheduler reports counts all nodes of a cluster, so each file of such cases has a cluster
+# of its own. All others ask one cluster, as they did when the answers were recorded.
+_OWN_CLUSTER = re.compile(r"(new)?sched-")
 _SHOWN = 40  # lines of a difference
 # The replayer writes AGE for seconds; "4m12s" becomes "4mAGE".
 _LONG_AGE = re.compile(r"\b(\d+[hm])+AGE\b")
@@ -51,7 +51,7 @@ def recorded_files() -> list[Any]:
             expected = GOLDEN / "expected" / release
             files = [file for file in files if (expected / f"{file.stem}.json").exists()]
         together = [file for file in files if not _OWN_CLUSTER.match(file.stem)]
-        out.append(pytest.param(release, together, id=f"{release}-api"))
+        out.append(pytest.param(release, together, id=f"{release}-together"))
         out += [
             pytest.param(release, [file], id=f"{release}-{file.stem}")
             for file in files
