@@ -2,8 +2,8 @@
 # make test   everything CI runs: linters, types, layers, tests
 PYTHON ?= python3
 BIN := .venv/bin
-# One more than two cores: tests that wait for a cluster leave a core idle.
-JOBS ?= 3
+# Twice as many as two cores: tests that wait, for a cluster or a program, leave them idle half of the time.
+JOBS ?= 4
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 
 .PHONY: up test compiled-tests lint bench simulate jepsen hostile matrix docs site screenshots clean tools lock audit sbom dist man
