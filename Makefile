@@ -37,6 +37,7 @@ lint: .venv/.installed-dev audit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
 
 # Known vulnerabilities of the pinned packages, if the database is reachable.
