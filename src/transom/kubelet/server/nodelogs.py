@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from transom.http.messages import HttpResponse
+from transom.http.messages import Answer, HttpResponse
 from transom.kit.clock import parse_rfc3339
 from transom.kit.goquote import go_quote
 from transom.kit.regexp import RegexpError, compile_regexp
@@ -55,7 +55,7 @@ def answers_queries(env: KubeletContext) -> bool:
     return config.enable_system_log_query and enabled("NodeLogQuery")
 
 
-async def serve_node_logs(env: KubeletContext, path: str, query: Query) -> HttpResponse:
+async def serve_node_logs(env: KubeletContext, path: str, query: Query) -> Answer:
     """Raises HttpFailure."""
     asked, errors = parse_log_query(query)
     if errors:
