@@ -163,7 +163,7 @@ def _whole(env: KubeletContext, reader: LogReader) -> Answer:
         ) from problem
     if second is None:
         return HttpResponse(200, [TEXT], first or b"")
-    return pieces_answer([TEXT], chain((first or b"", second), pieces), UnknownFormat)
+    return pieces_answer([TEXT], chain((first or b"", second), pieces), (OSError, UnknownFormat))
 
 
 def _log_files(env: KubeletContext, path: str) -> Files:

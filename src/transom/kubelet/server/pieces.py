@@ -14,17 +14,16 @@ _SENDERS: set[asyncio.Task[None]] = set()  # the event loop holds only weak refe
 def pieces_answer(
     headers: Headers,
     pieces: Iterable[bytes],
-    *failures: type[Exception],
-    length: int | None = None,
+    failures: type[Exception] | tuple[type[Exception], ...] = OSError,
 ) -> StreamResponse:
-    """A response with all pieces. An OSError, or one of `failures`, while a piece is made aborts the
-    response, so that the client notices the missing data.
+    """A response with all pieces. One of `failures` while a piece is made aborts the response, so
+    that the client notices the missing data.
     """
 
     async def send(stream: ResponseStream) -> None:
         try:
             await write_pieces(pieces, stream)
-        except (OSError, *failures):
+        except failures:
             stream.abort()
         else:
             stream.close()
@@ -32,7 +31,7 @@ def pieces_answer(
     def start(stream: ResponseStream) -> None:
         start_sender(send(stream), stream)
 
-    return StreamResponse(200, headers, start, length)
+    return StreamResponse(200, headers, start)
 
 
 def start_sender(sending: Coroutine[Any, Any, None], stream: ResponseStream) -> None:
