@@ -402,7 +402,10 @@ async def _socket(target: CallTarget, connect: Connect | None) -> tuple[socket.s
         except CallError as problem:
             first = first or problem
     assert first is not None
-    raise first
+    try:
+        raise first
+    finally:
+        first = None  # its traceback refers to this frame
 
 
 async def _open(host: str, port: int, connect: Connect | None) -> tuple[socket.socket, str]:
@@ -446,7 +449,10 @@ async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
         else:
             return sock, text
     assert first is not None
-    raise first
+    try:
+        raise first
+    finally:
+        first = None  # its traceback refers to this frame
 
 
 async def _explain(

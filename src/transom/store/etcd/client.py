@@ -288,7 +288,10 @@ class EtcdClient:
             self._ping_later()
             return channel
         assert problem is not None
-        raise problem
+        try:
+            raise problem
+        finally:
+            problem = None  # its traceback refers to this frame
 
     async def _dial(self, host: str, port: int) -> GrpcChannel:
         named = f"[{host}]" if ":" in host else host
