@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 from transom.http.grpc_channel import GrpcChannel, GrpcStream
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.rpc import RpcError
+from transom.kit.tls_pairs import load_certificate_files
 from transom.store.etcd import wire
 
 _log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ def _tls_context(address: EtcdAddress) -> ssl.SSLContext | None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2"])
     if address.cert:
-        context.load_cert_chain(Path(address.cert), Path(address.key))
+        load_certificate_files(context, Path(address.cert), Path(address.key))
     return context
 
 
@@ -287,7 +288,10 @@ class EtcdClient:
             self._ping_later()
             return channel
         assert problem is not None
-        raise problem
+        try:
+            raise problem
+        finally:
+            problem = None  # its traceback refers to this frame
 
     async def _dial(self, host: str, port: int) -> GrpcChannel:
         named = f"[{host}]" if ":" in host else host
