@@ -247,6 +247,34 @@ async def test_keys_with_a_ttl_share_a_lease_and_expire(etcd: EtcdProcess) -> No
     await store.close()
 
 
+async def _revoke_lease(store: EtcdStore, lease: int) -> None:
+    request = wire.lease_grant_request(lease)  # the same bytes: one number
+    await store._client._call("/etcdserverpb.Lease/LeaseRevoke", request, 5.0)
+
+
+async def test_keys_with_a_ttl_get_another_lease_when_theirs_is_lost(etcd: EtcdProcess) -> None:
+    store = await started(etcd.fresh_url())
+    await put(store, "events/a", ttl=60)
+    lost = await store._leases.find(60)
+    await _revoke_lease(store, lost)
+    await asyncio.gather(*(put(store, f"events/{n}", ttl=60) for n in "bcd"))
+    assert await store._leases.find(60) != lost
+    await store.close()
+
+
+async def test_a_fence_gets_another_lease_when_its_own_is_lost(etcd: EtcdProcess) -> None:
+    store = await started(etcd.fresh_url())
+    submitter = store._submitter
+    await submitter._write_fence(0, submitter._deadline())
+    before = submitter._fence
+    await _revoke_lease(store, await store._leases.find(3600.0))
+    # The key went with its lease, which the first attempt notices.
+    await submitter._write_fence(before, submitter._deadline())
+    await submitter._write_fence(submitter._fence, submitter._deadline())
+    assert submitter._fence > before
+    await store.close()
+
+
 async def test_sealed_values_are_encrypted_in_etcd_and_plain_in_memory(etcd: EtcdProcess) -> None:
     url = etcd.fresh_url()
     sealing = Sealing(KeyRing({"k": bytes(32)}), ("secrets",))
