@@ -14,9 +14,12 @@ from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.limits import MAX_INPUT, bounded, check_size
 from transom.userland.powershell import (
     cmdlets_acl,
+    date_offsets,
     dotnet_objects,
     listener,
     processes,
+    registry_keys,
+    script_cmdlet,
     statics,
     web_client,
     wmi_objects,
@@ -67,7 +70,8 @@ def parse_date_time(shown: str) -> DateTime:
         "%m/%d/%Y",
     ):
         try:
-            return DateTime(float(timegm(strptime(shown, shape))))
+            kind = "Utc" if shape.endswith("Z") else "Unspecified"
+            return DateTime(float(timegm(strptime(shown, shape))), 0, kind)
         except ValueError:
             continue
     raise PowerShellError(f'Cannot convert value "{shown}" to type "System.DateTime".')
@@ -76,7 +80,7 @@ def parse_date_time(shown: str) -> DateTime:
 def local_date(evaluator: PowerShellSession, moment: float) -> DateTime:
     """A moment in the time zone of the container or the machine."""
     offset = offset_seconds(evaluator.process.context.windows.system.registry, moment)
-    return DateTime(moment + offset, offset)
+    return DateTime(moment + offset, offset, "Local")
 
 
 def cast_value(name: str, value: Any) -> Any:
@@ -197,8 +201,6 @@ _KEPT: Final = frozenset(
         "diagnostics.process",
         "serviceprocess.servicecontroller",
         "security.accesscontrol.filesystemaccessrule",
-        "security.principal.securityidentifier",
-        "security.principal.ntaccount",
     )
 )
 
@@ -242,6 +244,8 @@ _CASTS: dict[str, Callable[[Any], Any]] = {
     "array": to_items,
     "version": _unless_object(dotnet_objects.parse_version_object),
     **dict.fromkeys(("ipaddress", "net.ipaddress"), _unless_object(dotnet_objects.address_object)),
+    "security.principal.securityidentifier": _unless_object(cmdlets_acl.identifier_object),
+    "security.principal.ntaccount": _unless_object(cmdlets_acl.account_object),
     "timespan": _unless_object(lambda value: statics.parse_time_span(to_text(value))),
     "security.principal.windowsprincipal": _cast_principal,
     "void": lambda value: None,
@@ -305,8 +309,27 @@ _DATE_PROPERTIES: dict[str, Callable[[DateTime], Any]] = {
     "millisecond": lambda date: int(date.moment % 1 * 1000),
     "timeofday": lambda date: time_span(date.moment % 86400),
     "ticks": lambda date: int(date.moment * 10_000_000) + 621355968000000000,
-    "date": lambda date: DateTime(date.moment - date.moment % 86400, date.offset),
+    "kind": lambda date: date.kind,
+    "date": lambda date: DateTime(date.moment - date.moment % 86400, date.offset, date.kind),
 }
+
+
+class PropertyList(list[PsObject]):
+    """The properties of an object, which has what is added to them or removed."""
+
+    def __init__(self, rows: list[PsObject], target: PsObject) -> None:
+        super().__init__(rows)
+        self.target = target
+
+    def remove_property(self, name: str) -> None:
+        known = next((one for one in self.target.properties if one.lower() == name.lower()), "")
+        self.target.properties.pop(known, None)
+        if self.target.script_properties:
+            self.target.script_properties.pop(known, None)
+
+    def add_property(self, given: Any) -> None:
+        if isinstance(given, PsObject):
+            self.target.properties[to_text(given.get("Name"))] = given.get("Value")
 
 
 def _reflected(target: PsObject) -> PsObject:
@@ -330,7 +353,11 @@ def _reflected(target: PsObject) -> PsObject:
     ]
     return PsObject(
         "System.Management.Automation.PSObject",
-        {"Properties": rows, "TypeNames": [target.kind, "System.Object"], "BaseObject": target},
+        {
+            "Properties": PropertyList(rows, target),
+            "TypeNames": [target.kind, "System.Object"],
+            "BaseObject": target,
+        },
     )
 
 
@@ -426,6 +453,10 @@ _LIST: dict[str, Callable[[list[Any], list[Any]], Any]] = {
     "toarray": lambda target, a: list(target),
     "getenumerator": lambda target, a: list(target),
 }
+_PROPERTY_LIST: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "add": lambda target, a: target.add_property(a[0]),
+    "remove": lambda target, a: target.remove_property(to_text(a[0])),
+}
 _HASHTABLE: dict[str, Callable[[Hashtable, list[Any]], Any]] = {
     "add": lambda target, a: target.put(a[0], a[1]),
     "set_item": lambda target, a: target.put(a[0], a[1]),
@@ -455,7 +486,7 @@ def _value_methods(target: Any) -> Mapping[str, Callable[[Any, list[Any]], Any]]
     if isinstance(target, str):
         return _STRING
     if isinstance(target, list):
-        return _LIST
+        return _PROPERTY_LIST if isinstance(target, PropertyList) else _LIST
     return _HASHTABLE if isinstance(target, Hashtable) else {}
 
 
@@ -469,7 +500,8 @@ def call_method(
             "InvalidOperation: (:) [], RuntimeException",
             "InvokeMethodOnNull",
         )
-    if lower == "tostring" and not isinstance(target, dotnet_objects.StringBuilder):
+    method = METHODS.get((target.kind, lower)) if isinstance(target, PsObject) else None
+    if method is None and lower == "tostring":
         if arguments and isinstance(target, DateTime):
             return target.format(to_text(arguments[0]))
         return (
@@ -486,7 +518,6 @@ def call_method(
         )
     if isinstance(target, XmlObject) and lower in xml_objects.METHODS:
         return xml_objects.METHODS[lower](target.node, arguments)
-    method = METHODS.get((target.kind, lower)) if isinstance(target, PsObject) else None
     if method is not None:
         return method(evaluator, target, arguments)
     if lower == "dispose" or lower == "close":
@@ -536,18 +567,18 @@ def _call_date_method(
         )
     if lower in _ADD_TIME:
         return DateTime(
-            date.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], date.offset
+            date.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], date.offset, date.kind
         )
     if lower == "add":
         return DateTime(
-            date.moment + float(to_number(arguments[0].get("TotalSeconds"))), date.offset
+            date.moment + float(to_number(arguments[0].get("TotalSeconds"))), date.offset, date.kind
         )
     if lower in _DATE_FORMATS:
         return date.format(_DATE_FORMATS[lower])
     if lower == "touniversaltime":
-        return DateTime(date.moment - date.offset)
+        return DateTime(date.moment - date.offset, 0, "Utc")
     if lower == "tolocaltime":
-        return date if date.offset else local_date(evaluator, date.moment)
+        return date if date.kind == "Local" else local_date(evaluator, date.moment)
     if lower == "subtract":
         return time_span(date.moment - arguments[0].moment)
     return None
@@ -601,6 +632,9 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     **listener.METHODS,
     **dotnet_objects.METHODS,
     **statics.METHODS,
+    **script_cmdlet.METHODS,
+    **registry_keys.METHODS,
+    **date_offsets.METHODS,
     ("System.IO.DirectoryInfo", "delete"): _delete_item,
     ("System.IO.FileInfo", "delete"): _delete_item,
     ("System.Management.Automation.PSCredential", "getnetworkcredential"): _network_credential,

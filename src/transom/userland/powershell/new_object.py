@@ -53,13 +53,9 @@ def create_powershell_object(evaluator: PowerShellSession, kind: str, arguments:
         )
     if kind == "security.principal.ntaccount":
         name = "\\".join(to_text(one) for one in arguments)
-        return PsObject(cmdlets_acl.ACCOUNT, {"Value": name}, name)
+        return cmdlets_acl.account_object(name)
     if kind == "security.principal.securityidentifier":
-        return PsObject(
-            "System.Security.Principal.SecurityIdentifier",
-            {"Value": to_text(arguments[0])},
-            to_text(arguments[0]),
-        )
+        return cmdlets_acl.identifier_object(arguments[0])
     if kind == "net.httplistener":
         return listener.HttpListener()
     if kind in ("management.automation.pscredential", "pscredential"):

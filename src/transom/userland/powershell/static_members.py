@@ -11,7 +11,12 @@ from typing import Any
 from transom.kit.uuids import random_uuid
 from transom.machines.windows.registry import ExpandString
 from transom.machines.windows.variables import MACHINE, expand_registry_value, user_key
-from transom.userland.powershell import dotnet_objects, machine_statics, statics
+from transom.userland.powershell import (
+    dotnet_objects,
+    dotnet_statics,
+    machine_statics,
+    statics,
+)
 from transom.userland.powershell.file_times import TIME_METHODS
 from transom.userland.powershell.members import (
     console_write,
@@ -219,7 +224,9 @@ def _try_parse(parse: Callable[[str], Any]) -> Callable[[Any, list[Any] | None],
 
 _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("datetime", "now"): _now,
-    ("datetime", "utcnow"): lambda evaluator, a: DateTime(evaluator.process.context.clock.time()),
+    ("datetime", "utcnow"): lambda evaluator, a: DateTime(
+        evaluator.process.context.clock.time(), 0, "Utc"
+    ),
     ("datetime", "today"): lambda evaluator, a: DateTime(
         _now(evaluator, a).moment // 86400 * 86400
     ),
@@ -335,6 +342,7 @@ def static_member(
         TIME_METHODS,
         dotnet_objects.STATICS,
         machine_statics.STATICS,
+        dotnet_statics.STATICS,
     )
     found = next((table[key] for table in tables if key in table), None)
     if found is not None:
