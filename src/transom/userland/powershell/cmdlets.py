@@ -236,8 +236,7 @@ class CmdletCall:
         for argument in arguments:
             if isinstance(argument, ParameterArgument):
                 if waiting is not None:
-                    self.values[waiting] = True
-                waiting = None
+                    raise self._missing_argument(waiting)
                 name = self._parameter(argument.name)
                 if name is None:
                     raise self._unknown_parameter(argument.name)
@@ -259,7 +258,7 @@ class CmdletCall:
             else:
                 loose.append(value)
         if waiting is not None:
-            self.values[waiting] = True
+            raise self._missing_argument(waiting)
         for parameter in self.cmdlet.positional:
             bare = parameter.rstrip("*")
             if bare in self.values or not loose:
@@ -281,6 +280,15 @@ class CmdletCall:
 
     def _command_class(self) -> str:
         return f"Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
+
+    def _missing_argument(self, name: str) -> PowerShellError:
+        return PowerShellError(
+            f"Missing an argument for parameter '{name}'. Specify a parameter of type "
+            "'System.String' and try again.",
+            f"InvalidArgument: (:) [{self.cmdlet.name}], ParameterBindingException",
+            f"MissingArgument,{self._command_class()}",
+            where=self.cmdlet.name,
+        )
 
     def _unknown_parameter(self, name: str) -> PowerShellError:
         return PowerShellError(
@@ -362,8 +370,11 @@ class CmdletCall:
         if parameter == "InputObject":
             return to_items(value)
         saved, self.evaluator.emit = self.evaluator.emit, found.append
+        own = row._replace(name=self.cmdlet.name)  # its errors are those of this cmdlet
         try:
-            await row.call(self.evaluator, finder, arguments, None)
+            call = CmdletCall(self.evaluator, own, self.name, None)
+            await call.bind(arguments)
+            await call.run()
         finally:
             self.evaluator.emit = saved
         return found

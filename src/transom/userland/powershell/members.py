@@ -21,6 +21,7 @@ from transom.userland.powershell import (
     registry_keys,
     script_cmdlet,
     statics,
+    stopwatches,
     web_client,
     wmi_objects,
     xml_objects,
@@ -100,6 +101,15 @@ def cast_value(name: str, value: Any) -> Any:
         f"InvalidOperation: ({name}:TypeName) [], RuntimeException",
         "TypeNotFound",
     )
+
+
+_SYSTEM_TYPES: Final = ("activator", "appdomain", "array", "attribute", "buffer", "console", "gc")
+
+
+def is_castable(kind: str) -> bool:
+    """Whether the type (lower case, without `System.`) is one that values are cast to."""
+    bare = kind.partition("[")[0]
+    return bare in _CASTS or bare in _KEPT or bare in _SYSTEM_TYPES or kind.endswith("exception")
 
 
 _LIMITS: Final = {
@@ -277,6 +287,8 @@ def get_property(evaluator: PowerShellSession, target: Any, name: str) -> Any:
     if isinstance(target, PsObject):
         if lower == "psobject":
             return _reflected(target)
+        if target.kind == stopwatches.STOPWATCH:
+            stopwatches.update_elapsed(evaluator, target)
         if lower == "count" and target.get(name) is None:
             return 1
         return target.get(name)
@@ -396,6 +408,29 @@ def _length(value: Any) -> int:
     return int(to_number(value))
 
 
+def _substring(target: str, start: Any, length: Any = None) -> str:
+    first = int(start)
+    count = len(target) - first if length is None else int(length)
+    why = ""
+    if first < 0:
+        why = "StartIndex cannot be less than zero.\r\nParameter name: startIndex"
+    elif first > len(target):
+        why = "startIndex cannot be larger than length of string.\r\nParameter name: startIndex"
+    elif count < 0:
+        why = "Length cannot be less than zero.\r\nParameter name: length"
+    elif first + count > len(target):
+        why = (
+            "Index and length must refer to a location within the string.\r\nParameter name: length"
+        )
+    if why:
+        raise PowerShellError(
+            f'Exception calling "Substring" with "{1 if length is None else 2}" argument(s): "{why}"',
+            "NotSpecified: (:) [], MethodInvocationException",
+            "ArgumentOutOfRangeException",
+        )
+    return target[first : first + count]
+
+
 def _string_replace(target: str, old: str, new: str) -> str:
     check_size(len(target) * max(1, len(new) // max(1, len(old))), MAX_INPUT)
     return bounded(target.replace(old, new))
@@ -416,9 +451,7 @@ _STRING: dict[str, Callable[[str, list[Any]], Any]] = {
     "contains": lambda target, a: to_text(a[0]) in target,
     "startswith": lambda target, a: target.startswith(to_text(a[0])),
     "endswith": lambda target, a: target.endswith(to_text(a[0])),
-    "substring": lambda target, a: (
-        target[int(a[0]) : int(a[0]) + int(a[1])] if len(a) > 1 else target[int(a[0]) :]
-    ),
+    "substring": lambda target, a: _substring(target, *a),
     "indexof": lambda target, a: target.find(to_text(a[0])),
     "lastindexof": lambda target, a: target.rfind(to_text(a[0])),
     "padleft": lambda target, a: target.rjust(_length(a[0]), to_text(a[1]) if len(a) > 1 else " "),
@@ -584,12 +617,6 @@ def _call_date_method(
     return None
 
 
-def _elapsed(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
-    seconds = evaluator.process.context.clock.monotonic() - float(target.properties["start"])
-    target.properties["Elapsed"] = time_span(seconds)
-    target.properties["ElapsedMilliseconds"] = int(seconds * 1000)
-
-
 def _decode(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
     value = arguments[0]
     data = value if isinstance(value, bytes) else bytes(int(one) & 0xFF for one in to_items(value))
@@ -633,6 +660,7 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     **dotnet_objects.METHODS,
     **statics.METHODS,
     **script_cmdlet.METHODS,
+    **stopwatches.METHODS,
     **registry_keys.METHODS,
     **date_offsets.METHODS,
     ("System.IO.DirectoryInfo", "delete"): _delete_item,
@@ -642,7 +670,6 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     **processes.METHODS,
     **wmi_objects.METHODS,
     **web_client.METHODS,
-    ("System.Diagnostics.Stopwatch", "stop"): _elapsed,
     ("System.Text.Encoding", "getbytes"): lambda evaluator, target, a: list(
         to_text(a[0]).encode(target.text or "utf-8")
     ),

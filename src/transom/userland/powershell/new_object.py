@@ -9,6 +9,7 @@ from transom.userland.powershell import cmdlets_acl, listener
 from transom.userland.powershell.arrays import allocate
 from transom.userland.powershell.dotnet_objects import create_dotnet
 from transom.userland.powershell.members import credential
+from transom.userland.powershell.operators import time_span
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
@@ -82,7 +83,14 @@ def _create_known(evaluator: PowerShellSession, kind: str, arguments: list[Any])
         if len(arguments) > 1:
             return _connected(evaluator, made, arguments)
     if known == "System.Diagnostics.Stopwatch":
-        made.properties["start"] = evaluator.process.context.clock.monotonic()
+        made.properties |= {
+            "start": evaluator.process.context.clock.monotonic(),
+            "IsRunning": False,
+            "Elapsed": time_span(0),
+            "ElapsedMilliseconds": 0,
+            "ElapsedTicks": 0,
+        }
+        made.hidden = frozenset(("start", "before"))
     return made
 
 
