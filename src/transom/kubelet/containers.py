@@ -23,6 +23,8 @@ from transom.kubelet.parts import (
     AdjustResources,
     ClaimDevices,
     NoDynamicResources,
+    PodResources,
+    no_pod_resources,
     unadjusted,
 )
 from transom.kubelet.referenced import ReferencedObjects
@@ -48,7 +50,7 @@ _CONTAINER: Final = "CreateContainerConfigError"
 
 
 class ContainerBuilder:
-    __slots__ = ("_adjust", "_claims", "_env", "_objects", "_volumes")
+    __slots__ = ("_adjust", "_claims", "_env", "_objects", "_pod_resources", "_volumes")
 
     def __init__(
         self,
@@ -57,8 +59,10 @@ class ContainerBuilder:
         objects: ReferencedObjects,
         adjust: AdjustResources = unadjusted,
         claims: ClaimDevices | None = None,
+        pod_resources: PodResources = no_pod_resources,
     ) -> None:
         self._env = env
+        self._pod_resources = pod_resources
         self._claims = claims or NoDynamicResources()
         self._adjust = adjust
         self._volumes = volumes
@@ -92,7 +96,11 @@ class ContainerBuilder:
             short, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _SANDBOX)
             hostname = hostsfile.kernel_hostname(pod, short, domain, _SANDBOX)
         linux = env.os.sandbox_options(pod, env.config)
-        linux = replace(linux, user_namespace=pod_user_namespace(env, pod))
+        linux = replace(
+            linux,
+            user_namespace=pod_user_namespace(env, pod),
+            resources=self._pod_resources(pod),
+        )
         if groups := self._volumes.groups(pod):
             linux = replace(linux, supplemental_groups=(*linux.supplemental_groups, *groups))
         return SandboxConfig(

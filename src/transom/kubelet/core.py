@@ -29,10 +29,12 @@ from transom.kubelet.parts import (
     NoStartCounter,
     OnProbe,
     PodAdmitHandler,
+    PodResources,
     PodSource,
     Prober,
     StartCounter,
     Volumes,
+    no_pod_resources,
     unadjusted,
 )
 from transom.kubelet.pods import Pods
@@ -69,6 +71,7 @@ class KubeletCore:
         prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
         adjust: AdjustResources = unadjusted,
+        pod_resources: PodResources = no_pod_resources,
         claims: ClaimDevices | None = None,
         counter: StartCounter | None = None,
         on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
@@ -86,7 +89,7 @@ class KubeletCore:
         self.pods = Pods(env, self, self.statuses.get)
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
-        self._allocation = AllocationManager(env, admission, adjust)
+        self._allocation = AllocationManager(env, admission, adjust, pod_resources)
         claims = claims or NoDynamicResources()
         starter = ContainerStarter(
             env, images, builder, hooks, self._terminator, claims, counter or NoStartCounter()

@@ -166,9 +166,20 @@ def disables_exclusive_quota(release: tuple[int, int], gates: Mapping[str, bool]
     return FeatureSet(Release(*release), gates).enabled("DisableCPUQuotaWithExclusiveCPUs")
 
 
-def resizes_exclusive_cpus(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
-    """Whether Guaranteed pods can be resized where the CPU manager has the static policy."""
-    return FeatureSet(Release(*release), gates).enabled("InPlacePodVerticalScalingExclusiveCPUs")
+@dataclass(frozen=True, slots=True)
+class ResizeFeatures:
+    """Which Guaranteed pods can be resized where a manager has the static policy."""
+
+    exclusive_cpus: bool
+    exclusive_memory: bool
+
+
+def resize_features(release: tuple[int, int], gates: Mapping[str, bool]) -> ResizeFeatures:
+    enabled = FeatureSet(Release(*release), gates).enabled
+    return ResizeFeatures(
+        enabled("InPlacePodVerticalScalingExclusiveCPUs"),
+        enabled("InPlacePodVerticalScalingExclusiveMemory"),
+    )
 
 
 def pull_record_version(release: tuple[int, int], gates: Mapping[str, bool]) -> str:

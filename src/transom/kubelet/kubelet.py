@@ -131,7 +131,14 @@ class Kubelet:
         self.core = KubeletCore(
             env,
             images=ImageManager(env, pulls),
-            builder=ContainerBuilder(env, volumes, objects, self._containers.adjust, self._claims),
+            builder=ContainerBuilder(
+                env,
+                volumes,
+                objects,
+                self._containers.adjust,
+                self._claims,
+                self._containers.pod_resources,
+            ),
             hooks=HookRunner(env),
             volumes=volumes,
             admission=PodAdmission(
@@ -143,6 +150,7 @@ class Kubelet:
                 self._containers.admit,
             ),
             adjust=self._containers.adjust,
+            pod_resources=self._containers.pod_resources,
             claims=self._claims,
             counter=StartMetrics(metrics, env.config.release),
             mirrors=ApiMirrors(env),

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from transom.kit.goquote import go_quote
 from transom.kubelet.apparmor import container_apparmor_profile
+from transom.kubelet.cm import pod_cgroup
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.hostpath import prepare_host_path
@@ -57,8 +58,6 @@ READ_ONLY: Final = (
     "/proc/sysrq-trigger",
 )
 
-_MIN_SHARES, _SHARES_A_CPU = 2, 1024
-_PERIOD, _MIN_QUOTA = 100_000, 1_000
 _OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
 _HUGE_PAGES: Final[Mapping[str, int]] = {"2MB": 0, "1GB": 0}
 _PAGE_NAMES: Final = {"2Mi": "2MB", "1Gi": "1GB"}
@@ -318,9 +317,9 @@ def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
         }
         pages = {**_HUGE_PAGES, **asked}
     return LinuxResources(
-        cpu_period=_PERIOD,
-        cpu_quota=max(milli_limit * _PERIOD // 1000, _MIN_QUOTA) if milli_limit else 0,
-        cpu_shares=max(milli * _SHARES_A_CPU // 1000, _MIN_SHARES),
+        cpu_period=pod_cgroup.CPU_PERIOD,
+        cpu_quota=pod_cgroup.cpu_quota(milli_limit),
+        cpu_shares=pod_cgroup.cpu_shares(milli),
         memory_limit=quantity.parse_quantity(limits.get("memory", "0")).value(),
         oom_score_adj=oom_score_adjustment(pod, container, host.hardware.memory),
         hugepages=pages,

@@ -174,6 +174,14 @@ def unadjusted(pod: Object, container: Object, resources: LinuxResources) -> Lin
     return resources
 
 
+PodResources = Callable[[Object], LinuxResources]
+"""The limits of a pod as a whole, for its cgroup."""
+
+
+def no_pod_resources(pod: Object) -> LinuxResources:
+    return LinuxResources()
+
+
 class PodUpdates(NamedTuple):
     """How a source delivers its pods: always the complete set."""
 
