@@ -16,19 +16,11 @@ import orjson
 
 from transom.client.events import NORMAL, WARNING
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.cm.memory_cgroup import has_swap
 from transom.kubelet.failures import PodRejection
-from transom.kubelet.features import resize_features
-from transom.kubelet.parts import (
-    AdjustResources,
-    PodResources,
-    no_pod_resources,
-    unadjusted,
-)
+from transom.kubelet.parts import NoResourceManagers, ResourceManagers
 from transom.kubelet.podstate import PodState, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object
-from transom.machinery.podutil import persisted_qos_class
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet import kubelet_has
@@ -36,8 +28,6 @@ from transom.runtime.api import Container, LinuxResources, RuntimeFailure, Sandb
 
 _LISTS = ("initContainers", "containers")
 _RESIZABLE = ("cpu", "memory")
-# Before, Guaranteed pods could not be resized at all where the CPU manager has the static policy.
-_CPU_ONLY_SINCE = (1, 34)
 ResizeAction = Literal["", "update", "restart"]
 
 
@@ -54,12 +44,10 @@ class AllocationManager:
         self,
         env: KubeletContext,
         admission: ResizeAdmission,
-        adjust: AdjustResources = unadjusted,
-        pod_resources: PodResources = no_pod_resources,
+        managers: ResourceManagers | None = None,
     ) -> None:
         self._env = env
-        self._adjust = adjust
-        self._pod_resources = pod_resources
+        self._managers = managers or NoResourceManagers()
         self._admission = admission
         self._allocated: dict[str, dict[str, Object]] = {}  # by uid and container
         self._actuated: dict[str, dict[str, Object]] = {}  # by uid and container id
@@ -150,10 +138,11 @@ class AllocationManager:
             self._conditions.get(uid, {}).pop("PodResizePending", None)
             return pod
         others = [self.allocated_pod(p) for p in active_pods if uid_of(p) != uid]
+        problem = self._managers.resize_problem(pod, self.allocated_pod(pod))
         rejection = (
-            self._reject_swap(pod, allocated)
-            or self._reject_exclusive(pod, allocated)
-            or self._admission.admit_resize(pod, others)
+            PodRejection("Infeasible", problem)
+            if problem
+            else self._admission.admit_resize(pod, others)
         )
         if rejection is None:
             self._allocated[uid] = {c["name"]: _own(c) for c in _containers(pod)}
@@ -170,47 +159,6 @@ class AllocationManager:
         if any(before.get(key) != condition.get(key) for key in ("reason", "observedGeneration")):
             self._record(pod, WARNING, f"Resize{reason}", reason, rejection.message)
         return self.allocated_pod(pod)
-
-    def _reject_exclusive(
-        self, pod: Object, allocated: Mapping[str, Object]
-    ) -> PodRejection | None:
-        """The static policies of the managers do not change the CPUs and the memory of a running
-        container.
-        """
-        config = self._env.config
-        if persisted_qos_class(pod) != "Guaranteed":
-            return None
-        features = resize_features(config.release, config.feature_gates)
-        any_resource = config.release < _CPU_ONLY_SINCE
-        for manager, resource, policy, static, allowed in (
-            ("CPU", "cpu", config.cpu_manager_policy, "static", features.exclusive_cpus),
-            ("Memory", "memory", config.memory_manager_policy, "Static", features.exclusive_memory),
-        ):
-            if policy != static or allowed:
-                continue
-            if any_resource or _differs(pod, allocated, (resource,)):
-                shown = "static policy" if any_resource else f'policy "{static}"'
-                text = (
-                    f"Resize is infeasible for Guaranteed Pods alongside {manager} Manager {shown}"
-                )
-                return PodRejection("Infeasible", text)
-        return None
-
-    def _reject_swap(self, pod: Object, allocated: Mapping[str, Object]) -> PodRejection | None:
-        """The part of the swap that a container has follows from its memory request."""
-        env = self._env
-        if not env.os.has_container_manager():
-            return None
-        before = self.allocated_pod(pod)
-        for spec, old in zip(_containers(pod), _containers(before), strict=True):
-            if _amount(_own(spec), "requests", "memory") == _amount(
-                _own(old), "requests", "memory"
-            ) or _restarts(spec, "memory"):
-                continue
-            if any(has_swap(of, one, env.config) for of, one in ((pod, spec), (before, old))):
-                text = "In-place resize of containers with swap is not supported."
-                return PodRejection("Infeasible", text)
-        return None
 
     def finish(self, pod: Object, state: PodState) -> None:
         """Ends a resize that is in effect."""
@@ -253,7 +201,7 @@ class AllocationManager:
         if sandbox is None:
             return False
         current = sandbox.config.linux.resources
-        return current != _keep_limits(self._pod_resources(pod), current)
+        return current != _keep_limits(self._managers.pod_resources(pod), current)
 
     def _sandbox(self, uid: str) -> Sandbox | None:
         """The sandbox with the limits of the pod, where the runtime applies them."""
@@ -271,7 +219,7 @@ class AllocationManager:
         sandbox = self._sandbox(uid)
         current = wanted = sandbox.config.linux.resources if sandbox is not None else _UNLIMITED
         if sandbox is not None:
-            wanted = _keep_limits(self._pod_resources(pod), current)
+            wanted = _keep_limits(self._managers.pod_resources(pod), current)
         self._check_usage(pod, updates, current, wanted)
         larger = _larger(current, wanted)
         if sandbox is not None and larger != current:
@@ -293,7 +241,7 @@ class AllocationManager:
     async def _actuate_container(self, pod: Object, spec: Object, container: Container) -> None:
         """Raises ResizeFailure."""
         resources = self._env.os.linux_resources(pod, spec, self._env.host)
-        resources = self._adjust(pod, spec, resources)
+        resources = self._managers.adjust(pod, spec, resources)
         try:
             await self._env.runtime.update_container_resources(container.id, resources)
         except RuntimeFailure as failure:
@@ -493,15 +441,13 @@ def _reported(status: Object) -> Mapping[str, Object]:
     }
 
 
-def _differs(
-    pod: Object, allocated: Mapping[str, Object], names: Sequence[str] = _RESIZABLE
-) -> bool:
+def _differs(pod: Object, allocated: Mapping[str, Object]) -> bool:
     for spec in _containers(pod):
         now, was = _own(spec), allocated.get(spec["name"])
         if was is None or now == was:
             continue
         for kind in _KINDS:
-            for name in names:
+            for name in _RESIZABLE:
                 if _amount(now, kind, name) != _amount(was, kind, name):
                     return True
     return False

@@ -17,6 +17,7 @@ from transom.kubelet import restart_all
 from transom.kubelet.actions import has_regular_container, should_restart
 from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.podstate import TERMINAL, PodState, is_deleted, is_host_network
+from transom.kubelet.read_only import is_recursively_read_only
 from transom.machinery.objects import Object
 from transom.machinery.podresources import pod_amounts
 from transom.machinery.podutil import (
@@ -60,6 +61,7 @@ class StatusInputs(NamedTuple):
     # The resources that are in effect in a running container, by pod and container.
     actual: Callable[[str, Container], Object | None] = lambda uid, container: None
     resizing: Callable[[str], list[Object]] = lambda uid: []  # conditions by pod
+    recursive_read_only: bool = False  # whether the runtime has such mounts
     # The spec of a pod with the resources that are in effect.
     actual_spec: Callable[[Object], Object] = lambda pod: pod["spec"]
 
@@ -382,7 +384,10 @@ class _Converter:
             "imageID": "",
         }
         if self._around.features.volume_mounts and spec.get("volumeMounts"):
-            entry["volumeMounts"] = [_mount_status(mount) for mount in spec["volumeMounts"]]
+            supported = self._around.recursive_read_only
+            entry["volumeMounts"] = [
+                _mount_status(mount, supported) for mount in spec["volumeMounts"]
+            ]
         if old is None:
             return entry
         if self._restarting and "waiting" not in old["state"]:
@@ -514,11 +519,15 @@ def _user_status(user: LinuxContainerUser) -> Object:
     return out
 
 
-def _mount_status(mount: Object) -> Object:
+def _mount_status(mount: Object, supported: bool) -> Object:
     out: Object = {"name": mount["name"], "mountPath": mount["mountPath"]}
     if mount.get("readOnly"):
         out["readOnly"] = True
-        out["recursiveReadOnly"] = "Disabled"
+        try:
+            recursive = is_recursively_read_only(mount, supported=supported)
+        except ValueError:
+            recursive = False
+        out["recursiveReadOnly"] = "Enabled" if recursive else "Disabled"
     return out
 
 

@@ -18,9 +18,9 @@ from transom.kubelet import actions, podstate, status
 from transom.kubelet.allocation import AllocationManager, ResizeFailure
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import ClaimFailure, VolumeFailure
+from transom.kubelet.features import runtime_reports_features
 from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
-from transom.kubelet.node.features import runtime_reports_features
 from transom.kubelet.node.status import network_problem
 from transom.kubelet.parts import ClaimDevices, Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
@@ -85,6 +85,7 @@ class PodSync:
             features,
             parts.allocation.actual,
             parts.allocation.conditions,
+            env.os.recursive_read_only_mounts(env.host, env.runtime.version),
             parts.allocation.actual_spec,
         )
 

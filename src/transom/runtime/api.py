@@ -98,6 +98,7 @@ class Mount:
     # is no host path
     image: str = ""
     image_sub_path: str = ""
+    recursive_read_only: bool = False  # also what is mounted below it
 
 
 @dataclass(frozen=True, slots=True)

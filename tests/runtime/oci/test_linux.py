@@ -64,6 +64,11 @@ async def test_users(
             (*SHELL, "echo $(id -u) $(id -g) $(id -G)"), image="theirs", **linux(**options)
         )
         assert printed == [expected]
+        [made] = b.runtime.containers()
+        assert made.user is not None
+        uid, gid, *groups = map(int, expected.split())
+        assert (made.user.uid, made.user.gid) == (uid, gid)
+        assert set(made.user.supplemental_groups) == {gid, *groups}
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
@@ -373,6 +378,23 @@ async def test_mounts_are_passed_on(oci: Play) -> None:
         await b.output(maker, sandbox, mounts=(both,), **linux(privileged=True))
         assert b.host.files.listdir(f"{path}/sub") == ["from-inside"]
         b.host.files.unmount(f"{path}/sub")
+
+
+async def test_a_recursive_read_only_mount(oci: Play) -> None:
+    script = (*SHELL, "touch /data/x 2>&1; touch /data/sub/x 2>&1 && echo written; true")
+    async with oci() as b:
+        path, _ = b.volume("data")
+        b.host.files.mkdir(f"{path}/sub")
+        b.host.files.mount_tmpfs(f"{path}/sub", MIB)
+        refused = "touch: {}: Read-only file system"
+        below = {False: "written", True: refused.format("/data/sub/x")}
+        try:
+            for recursive, shown in below.items():
+                mount = Mount("/data", path, read_only=True, recursive_read_only=recursive)
+                printed = await b.output(script, mounts=(mount,))
+                assert printed == [refused.format("/data/x"), shown]
+        finally:
+            b.host.files.unmount(f"{path}/sub")
 
 
 # ---- how much it gets

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from transom.kubelet import allocatable
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.cm import resizes
 from transom.kubelet.cm.cpu_manager import (
     AdmissionError,
     CpuManagerState,
@@ -303,6 +304,11 @@ class ContainerManager:
         return pod_cgroup_resources(
             pod, config, limit_cpu=not (without_quota and self._has_exclusive_cpus(uid, pod))
         )
+
+    def resize_problem(self, pod: Object, allocated: Object) -> str:
+        if not self._env.os.has_container_manager():
+            return ""
+        return resizes.resize_problem(pod, allocated, self._env.config)
 
     def _has_exclusive_cpus(self, uid: str, pod: Object) -> bool:
         return self._cpus is not None and any(

@@ -7,8 +7,8 @@ together: its own, or the sum where each container has one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
+from transom.kubelet.cgroup_units import CPU_PERIOD, MIN_SHARES, cpu_quota, cpu_shares
 from transom.kubelet.cm.memory_cgroup import pod_memory_protection
 from transom.kubelet.config import KubeletConfig
 from transom.machinery.objects import Object
@@ -18,21 +18,6 @@ from transom.machinery.quantity import ZERO, parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet import kubelet_has
 from transom.runtime.api import LinuxResources
-
-CPU_PERIOD: Final = 100_000
-MIN_SHARES: Final = 2
-_MAX_SHARES: Final = 262_144
-_SHARES_A_CPU: Final = 1024
-_MIN_QUOTA: Final = 1_000
-
-
-def cpu_shares(milli: int) -> int:
-    return min(max(milli * _SHARES_A_CPU // 1000, MIN_SHARES), _MAX_SHARES)
-
-
-def cpu_quota(milli: int) -> int:
-    """0: no limit."""
-    return max(milli * CPU_PERIOD // 1000, _MIN_QUOTA) if milli else 0
 
 
 def pod_cgroup_resources(
