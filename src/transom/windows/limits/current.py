@@ -23,6 +23,11 @@ _SHOWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "topics": ("hyper-v", "isolation"),
     },
     "WIN-OS-119": {"runtimes": ("docker",)},
+    "WIN-OS-136": {
+        "builds": (0, 19042),
+        "patches": ((17763, 1817), (19041, 662), (19042, 662)),
+        "runtimes": ("containerd",),
+    },
     "WIN-POD-113": {
         "needs": ("ContainerStopSignals",),
         "fields": (
@@ -44,6 +49,7 @@ _SHOWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "note": "Without spec.os.name the API server accepts them; on Windows they have no effect.",
     },
     "WIN-NET-105": {"runtimes": ("containerd",), "unless": HOST_PROCESS},
+    "WIN-NET-107": {"builds": (17763, 17763), "networks": ("overlay",)},
     "WIN-NET-108": {"builds": (17763, 17763), "networks": ("overlay",), "patches": ((17763, 379),)},
     "WIN-NET-115": {
         "fields": (
