@@ -42,11 +42,12 @@ _SHOWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "WIN-POD-114": {"message": "windows pods cannot be resized", "topics": ("resize",)},
     "WIN-POD-115": {
         "fields": (RecordField("spec.resources"),),
-        "given": _WINDOWS,
         "severity": "error",
         "fix": "drop",
+        "reason": "PodLevelResourcesNotSupported",
         "message": "may not be set for a windows pod",
-        "note": "Without spec.os.name the API server accepts them; on Windows they have no effect.",
+        "note": "Without spec.os.name the API server accepts them, and the kubelet of a Windows node "
+        "rejects the pod.",
     },
     "WIN-NET-105": {"runtimes": ("containerd",), "unless": HOST_PROCESS},
     "WIN-NET-107": {"builds": (17763, 17763), "networks": ("overlay",)},
