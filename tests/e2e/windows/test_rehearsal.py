@@ -98,6 +98,18 @@ def test_workloads_move_and_return(old_nodes: Cluster) -> None:
     assert "SchedulingDisabled" not in kubectl(old_nodes, "get", "node", "windows-1")
 
 
+@pytest.mark.windows("W-NODE-16", "SUP-NODE-116")
+@pytest.mark.skipif(KUBECTL is None, reason="needs kubectl")
+def test_a_windows_node_is_drained_and_uncordoned(old_nodes: Cluster) -> None:
+    kubectl(old_nodes, "apply", "--filename", "-", text=WORKLOADS)
+    kubectl(old_nodes, "wait", "deployment/any-build", "--for=condition=Available")
+    drained = kubectl(old_nodes, "drain", "windows-1", "--ignore-daemonsets")
+    assert "node/windows-1 cordoned" in drained and "node/windows-1 drained" in drained
+    assert "SchedulingDisabled" in kubectl(old_nodes, "get", "node", "windows-1")
+    assert kubectl(old_nodes, "uncordon", "windows-1") == "node/windows-1 uncordoned\n"
+    kubectl(old_nodes, "wait", "deployment/any-build", "--for=condition=Available")
+
+
 def test_there_must_be_something_to_move(old_nodes: Cluster) -> None:
     for build, message, code in (
         ("17763", "no Windows node has a build other than 17763", 1),

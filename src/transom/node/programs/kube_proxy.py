@@ -176,7 +176,7 @@ def _serve_metrics(
     host, _, port = config.metrics_bind_address.rpartition(":")
     if not port.isdigit() or port == "0":
         return _nothing_to_stop
-    usual = usual_mode(start.node.spec.os, _release(start))
+    usual = usual_mode(_os(start), _release(start))
 
     def handler() -> MetricsHandler:
         clock = start.node.network.shared.clock
@@ -223,10 +223,14 @@ def _configuration(
         unknown = gates.unrecognized_gates(config.gates)
         if unknown:
             raise ProxyConfigError(f"failed complete: {unknown}")
-        proxy_config.check_proxy_config(config, start.node.spec.os, _release(start))
+        proxy_config.check_proxy_config(config, _os(start), _release(start))
     except ProxyConfigError as problem:
         exit_fatal(log, "server.go:482", str(problem))
     return config
+
+
+def _os(start: ProgramStart) -> proxy_config.Os:
+    return "windows" if start.node.spec.windows else "linux"
 
 
 def _release(start: ProgramStart) -> Release:
