@@ -11,8 +11,10 @@ import pytest
 from tests.doctor.virtual_cluster import VirtualCluster, virtual_cluster
 
 from transom.http.messages import HttpRequest, HttpResponse
+from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.scenarios.catalogue import SCENARIOS
+from transom.scenarios.cluster_calls import ClusterCalls
 from transom.scenarios.model import Object, Scenario, end_scenario, run_scenario
 from transom.scenarios.nodes import scenario_node
 
@@ -72,6 +74,41 @@ def test_doctor_reports_a_scenario(scenario: Scenario, request: pytest.FixtureRe
         await cluster.silence()
 
     play(body)
+
+
+class NewNamespace:
+    """Refuses pods until its service account has a token, as releases before 1.24 do."""
+
+    def __init__(self, refusals: int, message: str) -> None:
+        self.refusals = refusals
+        self.message = message
+        self.slept = 0.0
+
+    async def call(self, method: str, path: str, body: Any, media: str) -> Any:
+        if self.refusals:
+            self.refusals -= 1
+            raise UserError(self.message)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
+_POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "scenario"}}
+_NO_TOKEN = 'No API token found for service account "default", retry after the token is created'
+
+
+async def test_pods_wait_for_the_account_of_a_new_namespace() -> None:
+    late = NewNamespace(3, _NO_TOKEN)
+    await ClusterCalls(late.call, late.sleep).apply(_POD)
+    assert late.refusals == 0 and late.slept > 0
+    never = NewNamespace(1000, _NO_TOKEN)
+    with pytest.raises(UserError, match="No API token"):
+        await ClusterCalls(never.call, never.sleep).apply(_POD)
+    assert never.slept <= 15
+    other = NewNamespace(1, "pods is forbidden")
+    with pytest.raises(UserError, match="forbidden"):
+        await ClusterCalls(other.call, other.sleep).apply(_POD)
+    assert other.slept == 0
 
 
 def test_scenarios_name_the_public_issue() -> None:
