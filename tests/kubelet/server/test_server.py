@@ -26,6 +26,15 @@ def test_strangers_are_sent_away() -> None:
     assert world.text("/nowhere", peer=None) == (404, "404 page not found\n")
 
 
+@pytest.mark.windows("W-DBG-13", "SUP-TRB-113")
+@pytest.mark.parametrize("verb", ["exec", "attach", "portForward", "run"])
+def test_commands_in_containers_need_the_right_to_the_proxy(verb: str) -> None:
+    world = World()
+    world.text(f"/{verb}/default/p/c", method="POST", peer=None, authorization="Bearer secret")
+    asked = world.client.asked[-1]["spec"]["resourceAttributes"]
+    assert (asked["resource"], asked["subresource"], asked["verb"]) == ("nodes", "proxy", "create")
+
+
 def test_anonymous_when_allowed() -> None:
     world = World(anonymous_auth=True)
     assert world.text("/pods", peer=None)[0] == 200
