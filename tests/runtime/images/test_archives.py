@@ -225,6 +225,10 @@ CONFIG = orjson.dumps({"os": "linux", "rootfs": {"diff_ids": []}})
         ),
         ([E("index.json", orjson.dumps({"manifests": []}))], "no complete image"),
         (
+            [E("manifest.json", orjson.dumps([{"Config": "c.json", "Layers": []}] * 1001))],
+            "more than 1000 images",
+        ),
+        (
             [
                 E(
                     "index.json",

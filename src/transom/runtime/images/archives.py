@@ -27,6 +27,7 @@ from transom.runtime.images.store import LocalImageStore
 from transom.runtime.images.tarstream import TarStream
 
 _MOST_ENTRIES: Final = 100_000
+_MOST_IMAGES: Final = 1000
 _NAME: Final = "io.containerd.image.name"
 _REF: Final = "org.opencontainers.image.ref.name"
 _DEEPEST: Final = 4
@@ -130,6 +131,7 @@ def _load_layout(store: LocalImageStore, files: _Files, name: str) -> list[Loade
         names = _names_of(entry.annotations, name)
         for manifest in _manifests(store, entry, _DEEPEST):
             own = docker_names.get(store.parse(manifest).manifest.config.digest, [])
+            _check_number(len(found) + 1)
             found.append(_finish(store, manifest, list(dict.fromkeys(names or own)), entry.digest))
     return found
 
@@ -193,7 +195,14 @@ def _docker_rows(files: _Files) -> list[Mapping[str, Any]]:
         isinstance(row, dict) and isinstance(row.get("Config"), str) for row in found
     ):
         raise ImageError("manifest.json is not a list of images")
+    _check_number(len(found))
     return found
+
+
+def _check_number(images: int) -> None:
+    """Each image of an archive is unpacked and registered, also if it is listed many times."""
+    if images > _MOST_IMAGES:
+        raise ImageError(f"the archive has more than {_MOST_IMAGES} images")
 
 
 def _docker_names(files: _Files) -> dict[str, list[str]]:
