@@ -115,7 +115,7 @@ class ContainerManager:
                 raise ValueError(
                     f"new none policy error: None policy: received unsupported options=map[{shown}]"
                 )
-            self._state(policy)
+            self._cpu_state(policy)
             return None
         if policy != "static":
             raise ValueError(f'unknown policy: "{policy}"')
@@ -138,16 +138,20 @@ class ContainerManager:
             chosen: CpuSet | int = parse_cpuset(config.reserved_system_cpus)
         else:
             chosen = -(-reserved.milli_value() // 1000)
-        return StaticCpuManager(topology, chosen, options, self._state(policy))
+        return StaticCpuManager(topology, chosen, options, self._cpu_state(policy))
 
-    def _state(self, policy: str) -> CpuManagerState:
-        env = self._env
-        env.host.files.mkdir(env.config.root_dir)
-        path = env.os.join(env.config.root_dir, _STATE_FILE)
+    def _cpu_state(self, policy: str) -> CpuManagerState:
+        path = self._state_file(_STATE_FILE)
         try:
-            return CpuManagerState(env.host.files, path, policy)
+            return CpuManagerState(self._env.host.files, path, policy)
         except ValueError as problem:
             raise ValueError(f"start cpu manager error: {problem}") from problem
+
+    def _state_file(self, name: str) -> str:
+        """The path of a state file, whose directory exists afterwards."""
+        env = self._env
+        env.host.files.mkdir(env.config.root_dir)
+        return env.os.join(env.config.root_dir, name)
 
     def _memory_manager(self, numa_nodes: int) -> StaticMemoryManager | None:
         env, config = self._env, self._env.config
@@ -179,11 +183,9 @@ class ContainerManager:
             raise ValueError(f"start memory manager error: {problem}") from problem
 
     def _memory_state(self, policy: str) -> MemoryManagerState:
-        env = self._env
-        env.host.files.mkdir(env.config.root_dir)
-        path = env.os.join(env.config.root_dir, _MEMORY_STATE_FILE)
+        path = self._state_file(_MEMORY_STATE_FILE)
         try:
-            return MemoryManagerState(env.host.files, path, policy)
+            return MemoryManagerState(self._env.host.files, path, policy)
         except ValueError as problem:
             raise ValueError(f"start memory manager error: {problem}") from problem
 
