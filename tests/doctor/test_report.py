@@ -33,6 +33,7 @@ def report(patient: ClusterSnapshot, **more: object) -> dict[str, str]:
     }
 
 
+@pytest.mark.windows("W-DBG-05", "W-DBG-06")
 @pytest.mark.windows("REP-01", "REP-02", "REP-03", "REP-04", "REP-05", "REP-06", "REP-07", "REP-08")
 def test_the_text_asks_for_what_a_report_needs() -> None:
     found = report(
