@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -50,6 +54,7 @@ _STOP_SECONDS = 2.0
 _ETCD_SECONDS = 5.0
 _UID_GATE = "RemoteRequestHeaderUID"
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+_PRIVATE_KEY = b"PRIVATE KEY-----"
 
 
 def serve_envtest_api_server(flags: GoFlags, release: str) -> None:
@@ -172,10 +177,13 @@ def _read(path: str) -> bytes:
 
 
 def _public_key(pem: bytes) -> bytes:
-    """The public key of a file, which may be a certificate."""
-    if _CERTIFICATE not in pem:
+    """The public key of a file, which may be a certificate or a private key."""
+    if _CERTIFICATE in pem:
+        public = x509.load_pem_x509_certificate(pem).public_key()
+    elif _PRIVATE_KEY in pem:
+        public = load_pem_private_key(pem, None).public_key()
+    else:
         return pem
-    public = x509.load_pem_x509_certificate(pem).public_key()
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
