@@ -88,7 +88,7 @@ async def _serve(flags: GoFlags, release: str) -> None:
             tokens=_read_tokens(flags.get("token-auth-file")),
             service_account_key=signing_key,
             service_account_keys=[
-                _public_key(_read(path)) for path in flags.words("service-account-key-file")
+                read_account_key(_read(path)) for path in flags.words("service-account-key-file")
             ],
             issuer=flags.get("service-account-issuer", DEFAULT_ISSUER),
             api_audiences=flags.words("api-audiences"),
@@ -176,14 +176,14 @@ def _read(path: str) -> bytes:
     return Path(path).read_bytes() if path else b""
 
 
-def _public_key(pem: bytes) -> bytes:
+def read_account_key(pem: bytes) -> bytes:
     """The public key of a file, which may be a certificate or a private key."""
-    if _CERTIFICATE in pem:
-        public = x509.load_pem_x509_certificate(pem).public_key()
-    elif _PRIVATE_KEY in pem:
-        public = load_pem_private_key(pem, None).public_key()
-    else:
+    if _PRIVATE_KEY in pem:
+        private = load_pem_private_key(pem, None)
+        return private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    if _CERTIFICATE not in pem:
         return pem
+    public = x509.load_pem_x509_certificate(pem).public_key()
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
