@@ -139,6 +139,9 @@ class ContainerBuilder:
         linux, windows = env.os.container_options(pod, container, image, env.host, env.config)
         if linux is not None:
             linux = replace(linux, resources=self._managers.adjust(pod, container, linux.resources))
+        if windows is not None:
+            adjusted = self._managers.adjust_windows(pod, container, windows.resources)
+            windows = replace(windows, resources=adjusted)
         termination = self._termination_log(uid, container)
         if termination is not None:
             mounts.append(termination)

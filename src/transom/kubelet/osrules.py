@@ -68,8 +68,9 @@ class OsRules(Protocol):
         """
 
     def has_container_manager(self) -> bool:
-        """Whether the kubelet manages CPUs and their topology."""
+        """Whether the kubelet manages cgroups."""
 
+    def has_cpu_manager(self, config: KubeletConfig) -> bool: ...
     def has_memory_manager(self, config: KubeletConfig) -> bool: ...
     def memory_policy_problem(self, policy: str, release: tuple[int, int]) -> str:
         """Why the memory manager does not have this policy, other than None; empty if it has."""
