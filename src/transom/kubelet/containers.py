@@ -133,6 +133,9 @@ class ContainerBuilder:
         variables = await make_environment_variables(env, self._objects, pod, container, pod_ips)
         values = dict(variables)
         mounts = await volume_mounts(env, container, volumes, values, volume_images)
+        if env.os.locks_sub_paths(env.config.release):
+            sub_paths = [mount.host_path for mount in mounts if mount.volume_path]
+            self._volumes.keep_open(uid, sub_paths[:-1])  # it closes only the last one
         hosts = self._hosts_file(pod, container, pod_ips, hostname, domain)
         if hosts is not None:
             mounts.append(hosts)

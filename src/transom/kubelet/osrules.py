@@ -90,6 +90,9 @@ class OsRules(Protocol):
     def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
         """The limits of a container. Only Linux containers can be resized."""
 
+    def locks_sub_paths(self, release: tuple[int, int]) -> bool:
+        """Whether the kubelet keeps subPath directories of a container open that has several."""
+
     def resize_problem(self) -> str:
         """Why containers cannot be resized; empty when they can."""
 
