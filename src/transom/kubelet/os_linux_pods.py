@@ -115,6 +115,9 @@ class LinuxPods:
     def locks_sub_paths(self, release: tuple[int, int]) -> bool:
         return False
 
+    def pod_resources_problem(self, release: tuple[int, int]) -> str:
+        return ""
+
     def resize_problem(self) -> str:
         return ""
 

@@ -96,6 +96,11 @@ class OsRules(Protocol):
     def resize_problem(self) -> str:
         """Why containers cannot be resized; empty when they can."""
 
+    def pod_resources_problem(self, release: tuple[int, int]) -> str:
+        """Why a pod cannot have resources as a whole; empty when it can, or when a kubelet of this
+        release does not check it.
+        """
+
     def recursive_read_only_mounts(self, host: Host, runtime: RuntimeVersion) -> bool:
         """Whether the runtime can make read-only what is mounted below a volume."""
 
