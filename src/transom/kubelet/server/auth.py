@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
+import orjson
+
 from transom.client.api import ApiClient
 from transom.client.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from transom.http.messages import HttpRequest
@@ -125,7 +127,7 @@ class KubeletAuth:
         self._node = node
         self._anonymous = anonymous
         self._tokens: _Memory[str, AuthenticatedUser] = _Memory(clock)
-        self._decisions: _Memory[tuple[str, tuple[str, ...], str, str], bool] = _Memory(clock)
+        self._decisions: _Memory[bytes, bool] = _Memory(clock)
 
     async def check(self, request: HttpRequest) -> None:
         """Raises the Failure that rejects an unauthenticated request."""
@@ -181,10 +183,6 @@ class KubeletAuth:
         return user
 
     async def _authorize(self, user: AuthenticatedUser, verb: str, subresource: str) -> bool:
-        key = (user.name, user.groups, verb, subresource)
-        known = self._decisions.get(key)
-        if known is not None:
-            return known
         spec: Object = {
             "resourceAttributes": {
                 "verb": verb,
@@ -200,6 +198,10 @@ class KubeletAuth:
             spec["uid"] = user.uid
         if user.extra:
             spec["extra"] = dict(user.extra)
+        key = orjson.dumps(spec)  # with uid and extra, which authorizers may use
+        known = self._decisions.get(key)
+        if known is not None:
+            return known
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
