@@ -127,7 +127,7 @@ class OutgoingConnection(asyncio.Protocol):
         self._raw = False  # after 101
         self._keep = True
         self._complete = True
-        self._lost: CallError | None = None
+        self._lost: str | None = None  # why; an exception would keep what its readers used
         self.idle_since = 0.0
         self.on_lost: Callable[[OutgoingConnection], None] | None = None
 
@@ -144,7 +144,7 @@ class OutgoingConnection(asyncio.Protocol):
         HEAD.
         """
         if self._transport is None or self._lost is not None:
-            raise self._lost or CallError("EOF")
+            raise CallError(self._lost or "EOF")
         self._parser = httptools.HttpResponseParser(self)
         self._headers, self._first, self._parts, self._size = [], b"", [], 0
         self._head_size = self._framing = self._interim = 0
@@ -165,7 +165,7 @@ class OutgoingConnection(asyncio.Protocol):
             if self._complete:
                 return b""
             if self._lost is not None:
-                raise self._lost
+                raise CallError(self._lost)
             self._more = asyncio.get_running_loop().create_future()
             try:
                 await self._more
@@ -191,14 +191,14 @@ class OutgoingConnection(asyncio.Protocol):
     async def write(self, data: bytes) -> None:
         """Writes bytes after an upgrade."""
         if self._transport is None:
-            raise self._lost or CallError("EOF")
+            raise CallError(self._lost or "EOF")
         self._transport.write(data)
         if self._drained is not None:
             await self._drained
 
     def abort(self) -> None:
         if self._lost is None:
-            self._fail(CallError("use of closed network connection"))
+            self._fail("use of closed network connection")
         if self._transport is not None:
             self._transport.abort()
 
@@ -217,9 +217,9 @@ class OutgoingConnection(asyncio.Protocol):
         """
         transport, early = self._transport, b"".join(self._parts)
         if transport is None:
-            raise self._lost or CallError("EOF")
+            raise CallError(self._lost or "EOF")
         self._transport, self._parts = None, []
-        self._fail(CallError("use of closed network connection"))
+        self._fail("use of closed network connection")
         if self.on_lost is not None:
             self.on_lost(self)
         return transport, early
@@ -245,9 +245,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._head_size += len(data)
             if self._head_size > _LARGEST_HEAD:
                 self._fail(
-                    CallError(
-                        f"net/http: server response headers exceeded {_LARGEST_HEAD} bytes; aborted"
-                    )
+                    f"net/http: server response headers exceeded {_LARGEST_HEAD} bytes; aborted"
                 )
                 self.abort()
                 return
@@ -260,10 +258,10 @@ class OutgoingConnection(asyncio.Protocol):
             if rest:
                 self.on_body(rest)
         except httptools.HttpParserError:
-            self._fail(CallError(goerrors.malformed_response_error(self._first)))
+            self._fail(goerrors.malformed_response_error(self._first))
             self.abort()
         if self._framing > _MOST_FRAMING and not self._raw:
-            self._fail(CallError("chunked encoding contains too much non-data"))
+            self._fail("chunked encoding contains too much non-data")
             self.abort()
 
     def eof_received(self) -> bool:
@@ -273,8 +271,9 @@ class OutgoingConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._parser = None  # it refers to this object
         if self._lost is None:
-            self._fail(CallError(self._loss(exc)))
+            self._fail(self._loss(exc))
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         if self.on_lost is not None:
@@ -297,10 +296,10 @@ class OutgoingConnection(asyncio.Protocol):
             self._drained.set_result(None)
         self._drained = None
 
-    def _fail(self, problem: CallError) -> None:
+    def _fail(self, problem: str) -> None:
         self._lost = problem
         if self._head is not None and not self._head.done():
-            self._head.set_exception(problem)
+            self._head.set_exception(CallError(problem))
         self._wake()
 
     def _finish(self) -> None:
@@ -327,7 +326,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._headers = []
             self._interim += 1
             if self._interim > _MOST_INTERIM:
-                self._fail(CallError("net/http: too many 1xx informational responses"))
+                self._fail("net/http: too many 1xx informational responses")
                 self.abort()
             return
         names = {name.lower() for name, _ in self._headers}

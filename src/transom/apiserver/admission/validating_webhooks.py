@@ -57,19 +57,29 @@ class ValidatingAdmissionWebhook(ValidatingPlugin):
                 invocation.hook, attributes, subjects[invocation.target]
             )
         ]
+        problem = await self._first_problem(chosen, attributes, subjects)
+        try:
+            if problem is not None:
+                raise problem
+        finally:
+            problem = None  # its traceback refers to this frame
+
+    async def _first_problem(
+        self,
+        chosen: list[Invocation],
+        attributes: Attributes,
+        subjects: dict[Resource, VersionedObject],
+    ) -> ApiError | None:
         if len(chosen) == 1:
-            problem = await self._call(chosen[0], attributes, subjects[chosen[0].target])
-        else:
-            calls = [
-                asyncio.ensure_future(self._call(i, attributes, subjects[i.target])) for i in chosen
-            ]
-            try:
-                problem = await gather_first(calls)
-            finally:
-                for call in calls:
-                    call.cancel()
-        if problem is not None:
-            raise problem
+            return await self._call(chosen[0], attributes, subjects[chosen[0].target])
+        calls = [
+            asyncio.ensure_future(self._call(i, attributes, subjects[i.target])) for i in chosen
+        ]
+        try:
+            return await gather_first(calls)
+        finally:
+            for call in calls:
+                call.cancel()
 
     async def _call(
         self, invocation: Invocation, attributes: Attributes, subject: VersionedObject

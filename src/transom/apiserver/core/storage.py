@@ -261,8 +261,11 @@ class Storage:
             )
         for text in found.warnings:
             ctx.warn(text)
-        if found.error is not None:
-            raise found.error
+        try:
+            if found.error is not None:
+                raise found.error
+        finally:
+            del found  # the traceback of its error refers to this frame
 
     def _insert(
         self,
