@@ -69,15 +69,15 @@ async def start(runtime: NativeRuntime, number: int, image: str) -> str:
 async def single(runtime: NativeRuntime, image: str) -> tuple[list[float], list[float]]:
     starts, execs = [], []
     for number in range(_SINGLE):
-        begun = time.perf_counter()
+        began = time.perf_counter()
         container = await start(runtime, number, image)
-        starts.append(time.perf_counter() - begun)
+        starts.append(time.perf_counter() - began)
         for _ in range(3):
-            begun = time.perf_counter()
+            began = time.perf_counter()
             assert (
                 await runtime.exec_sync(container, ("cmd", "/c", "echo hi"))
             ).stdout == b"hi\r\n"
-            execs.append(time.perf_counter() - begun)
+            execs.append(time.perf_counter() - began)
         for sandbox in runtime.sandboxes():
             await runtime.remove_sandbox(sandbox.id)
     return starts, execs
@@ -93,29 +93,29 @@ async def many(runtime: NativeRuntime, image: str, count: int) -> tuple[float, f
         async with gate:
             return await start(runtime, number, image)
 
-    begun = time.perf_counter()
+    began = time.perf_counter()
     made = await asyncio.gather(*(one(number) for number in range(count)))
-    started = time.perf_counter() - begun
+    started = time.perf_counter() - began
     await asyncio.sleep(_IDLE)
     memory = statistics.median(stats.working_set or 0 for stats in runtime.container_stats())
-    begun = time.perf_counter()
+    began = time.perf_counter()
     await runtime.exec_sync(made[-1], ("cmd", "/c", "echo hi"))
-    asked = time.perf_counter() - begun
-    begun = time.perf_counter()
+    asked = time.perf_counter() - began
+    began = time.perf_counter()
 
     async def remove(sandbox: str) -> None:
         async with gate:
             await runtime.remove_sandbox(sandbox)
 
     await asyncio.gather(*(remove(sandbox.id) for sandbox in runtime.sandboxes()))
-    return started, asked, time.perf_counter() - begun, memory
+    return started, asked, time.perf_counter() - began, memory
 
 
 async def measure(folder: Path, cache: Path, count: int) -> bool:
     platform = WinePlatform(cache, build=17763)
-    begun = time.perf_counter()
+    began = time.perf_counter()
     await platform.prepare()
-    print(f"template: {time.perf_counter() - begun:.3f} s")
+    print(f"template: {time.perf_counter() - began:.3f} s")
     host = RealWindowsHost("win", RealClock(), folder / "host")
     images = NodeImages(ImageService(folder / "images"), "bench/win", "windows", 17763)
     monitor = Monitor(folder / "native")

@@ -82,10 +82,10 @@ class VolumeExpansion:
 
     async def _grow(self, claim: Object, volume: Object, plugin: str, on_node: bool) -> None:
         size = claim["spec"]["resources"]["requests"]["storage"]
-        begun = self._conditions(claim, "Resizing")
+        resizing = self._conditions(claim, "Resizing")
         claim = await self._patch(
             claim,
-            {"metadata": {"annotations": {_RESIZER: plugin}}, "status": {"conditions": begun}},
+            {"metadata": {"annotations": {_RESIZER: plugin}}, "status": {"conditions": resizing}},
         )
         if quantity.parse_quantity(volume["spec"]["capacity"]["storage"]) < quantity.parse_quantity(
             size

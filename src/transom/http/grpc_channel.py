@@ -369,12 +369,12 @@ class GrpcChannel(asyncio.Protocol):
     def _on_continuation(self, flags: int, number: int, data: bytes) -> None:
         if self._headers is None or self._headers[1] != number:
             raise ValueError("unexpected CONTINUATION frame")
-        begun, number, block = self._headers
+        first_flags, number, block = self._headers
         if flags & _END_HEADERS:
             self._headers = None
-            self._decode(begun, number, block + data)
+            self._decode(first_flags, number, block + data)
         else:
-            self._headers = (begun, number, block + data)
+            self._headers = (first_flags, number, block + data)
 
     def _decode(self, flags: int, number: int, block: bytes) -> None:
         found = self._decoded.get(block)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import cache
 
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.named_tuple import NamedTuple
@@ -32,6 +33,13 @@ DEFAULT_EVICTION_WINDOWS = {
     "nodefs.available": "10%",
     "imagefs.available": "15%",
 }
+
+
+@cache
+def _minor_version(version: str) -> tuple[int, int]:
+    """A node asks for it about sixty times while it starts."""
+    major, minor = version.removeprefix("v").split(".")[:2]
+    return int(major), int(minor.rstrip("+"))
 
 
 class MemoryReservation(NamedTuple):
@@ -155,8 +163,7 @@ class KubeletConfig:
     @property
     def release(self) -> tuple[int, int]:
         """The kubelet's minor version: (1, 20) for v1.20.15."""
-        major, minor = self.version.removeprefix("v").split(".")[:2]
-        return int(major), int(minor.rstrip("+"))
+        return _minor_version(self.version)
 
     @property
     def pod_features(self) -> PodFeatures:

@@ -187,13 +187,13 @@ class ImageManager:
             raise ContainerFailure("ImagePullBackOff", message)
         self._pull_errors.pop(key, None)
         self._record_event(request, NORMAL, "Pulling", f"Pulling image {quoted}")
-        begun = start
+        pull_started = start
         try:
             if self._turn is None:
                 pulled = await self._pull(pod, name, sandbox)
             else:
                 async with self._turn:
-                    begun = clock.monotonic()
+                    pull_started = clock.monotonic()
                     pulled = await self._pull(pod, name, sandbox)
         except _PullFailure as problem:
             self._record_event(
@@ -210,7 +210,7 @@ class ImageManager:
             or Image(pulled.reference, (), (), 0)
         )
         now = clock.monotonic()
-        text = self._texts.image_pulled(request.image, now - begun, now - start, found.size)
+        text = self._texts.image_pulled(request.image, now - pull_started, now - start, found.size)
         self._record_event(request, NORMAL, "Pulled", text)
         self._backoff.collect(now)
         self._pull_errors = {k: v for k, v in self._pull_errors.items() if self._backoff.get(k)}

@@ -20,13 +20,14 @@ LEGACY_ISSUER = "kubernetes/serviceaccount"
 DEFAULT_ISSUER = "https://kubernetes.default.svc"
 LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
 TOKEN_SECRET = "kubernetes.io/service-account-token"
-# Annotations of such Secrets: the account.
+# Annotations of token Secrets: the account.
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
 ACCOUNT_UID = "kubernetes.io/service-account.uid"
-# Labels of such Secrets: dates of the last use, and of the day since which the token is rejected.
+# Labels of token Secrets: the date of the last use, and the date from which the token is rejected.
 LAST_USED = "kubernetes.io/legacy-token-last-used"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
-# Namespace and name of the ConfigMap, and its key, that say since when their use is tracked.
+# Namespace and name of the ConfigMap that records since when the use of these tokens is tracked, and
+# the key of the date.
 TRACKING_CONFIG_MAP = ("kube-system", "kube-apiserver-legacy-service-account-token-tracking")
 TRACKED_SINCE = "since"
 # The lifetime that the ServiceAccount admission plugin asks for. Such a token is valid for a year,
@@ -36,8 +37,8 @@ PROJECTED_SECONDS = 3607
 EXTENDED_SECONDS = 365 * 24 * 3600
 
 
-# The sources of the volume with the token that a pod gets. Most pods have them, and they are known
-# to be valid. The order of the fields is that of normalised objects.
+# The sources of the token volume that admission adds to pods. Most pods have exactly these, so they
+# need no validation. The order of the fields is that of normalised objects.
 TOKEN_SOURCES: Final[list[Object]] = [
     {"serviceAccountToken": {"expirationSeconds": PROJECTED_SECONDS, "path": "token"}},
     {

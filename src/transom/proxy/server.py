@@ -107,11 +107,11 @@ class SyncRunner:
         """Runs until cancelled."""
         while True:
             self._wanted.clear()
-            begun = self._clock.monotonic()
+            began = self._clock.monotonic()
             answer = self._sync()
             if answer is not None:
                 await answer
-            await self._until_wanted(begun + self._longest)
+            await self._until_wanted(began + self._longest)
             await self._wait_for_token()
 
     async def _until_wanted(self, at: float) -> None:

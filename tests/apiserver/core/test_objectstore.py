@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,31 @@ async def test_writes_that_are_done_are_forgotten() -> None:
         obj = {"metadata": {"name": name, "namespace": "default"}}
         await objects.put(RES, RES.key("default", name), obj, 0, None)
     assert len(objects._writes) <= 257
+
+
+class CountedWrite(asyncio.Future[StoreRecord]):
+    asked = 0
+
+    def done(self) -> bool:
+        CountedWrite.asked += 1
+        return super().done()
+
+
+class SlowDisk(MemoryStore):
+    """No write is durable."""
+
+    def put(self, *_arguments: Any, **_more: Any) -> asyncio.Future[StoreRecord]:
+        return CountedWrite()
+
+
+async def test_many_pending_writes_are_not_looked_at_for_each_write() -> None:
+    """A thousand nodes write their status while the disk is busy with the first ones."""
+    objects = ObjectStore(SlowDisk(VirtualClock()), InlineWorkers())
+    CountedWrite.asked = 0
+    for number in range(5000):
+        obj = {"metadata": {"name": f"n{number}", "namespace": "default"}}
+        objects.put(RES, RES.key("default", f"n{number}"), obj, 0, None)
+    assert CountedWrite.asked < 4 * 5000
 
 
 async def test_few_large_objects_are_kept_decoded() -> None:

@@ -35,7 +35,7 @@ _EXPIRING_KEPT = 256  # of expiring objects (events): there are many, and few re
 _LARGE_VALUE = 128 * 1024  # bytes of a large object
 _LARGE_KEPT = 8 * 1024 * 1024  # bytes of all large objects that are kept decoded
 _LOADED_AT_ONCE = 256 * 1024  # bytes that are decoded on the event loop
-_WRITES_KEPT = 256  # from this number on, completed writes are removed
+_WRITES_KEPT = 256  # from this number on, completed writes are removed, at each doubling
 _NO_LABELS: dict[str, str] = {}  # labels of stored objects are immutable
 
 
@@ -71,6 +71,7 @@ class ObjectStore:
         self._large_lock = threading.Lock()  # threads decode large objects
         self._loading = asyncio.Lock()  # one large record at a time
         self._writes: dict[str, asyncio.Future[StoreRecord]] = {}  # pending writes by key
+        self._most_writes = _WRITES_KEPT  # before completed ones are removed
 
     async def compute(self, ctx: RequestContext, work: Callable[[], T]) -> T:
         """The result of a pure function, computed in the worker thread if the request is large."""
@@ -303,8 +304,9 @@ class ObjectStore:
             key, encode, expected=expected, ttl=ttl, cache=cached, stamp=stamp, lock=lock, also=also
         )
         self._writes[key] = pending
-        if len(self._writes) > _WRITES_KEPT:
+        if len(self._writes) > self._most_writes:
             self._writes = {key: write for key, write in self._writes.items() if not write.done()}
+            self._most_writes = max(_WRITES_KEPT, 2 * len(self._writes))
         if not res.custom:  # watchers need not decode what was just encoded
             whole = {"kind": res.kind.kind, "apiVersion": res.stored_api_version, **body}
             self.keep_decoded(cached, res, whole, size, ttl is not None)

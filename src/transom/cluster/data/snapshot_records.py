@@ -18,8 +18,8 @@ _TOKEN_TYPE = "kubernetes.io/service-account-token"
 def with_distinct_revisions(
     records: Sequence[SnapshotRecord], newest: int, sealing: Sealing
 ) -> tuple[list[SnapshotRecord], int]:
-    """The records in the order of their revisions, for a file, where no two have the same; and how
-    many got one after `newest`. The next start encrypts those again that were encrypted.
+    """The records for a file, where each has a revision of its own, sorted by revision; and how
+    many got a new one, after `newest`. These are not encrypted: the next start does that again.
     """
     moved = distinct_revisions(records, newest)
     out = [

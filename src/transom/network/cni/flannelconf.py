@@ -33,7 +33,7 @@ class FlannelBackend(Protocol):
     def register(self, lease: SubnetLease) -> SubnetLease:
         """Creates what the node needs; returns the lease with the backend's data."""
 
-    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
+    def change(self, removed: Sequence[SubnetLease], added: Sequence[SubnetLease]) -> None:
         """Applies changes of other nodes' subnets."""
 
 

@@ -148,12 +148,12 @@ class Flanneld:
         if backend is None or self._at == len(self._leases.steps):
             return
         if self._at < 0:
-            gone: list[SubnetLease] = []
-            come = [lease for lease in self._leases.by_node.values() if self._concerns(lease)]
+            removed: list[SubnetLease] = []
+            added = [lease for lease in self._leases.by_node.values() if self._concerns(lease)]
         else:
-            gone, come = self._since()
+            removed, added = self._since()
         self._at = len(self._leases.steps)
-        backend.change(gone, come)
+        backend.change(removed, added)
 
     def _since(self) -> tuple[list[SubnetLease], list[SubnetLease]]:
         """The first and the last lease of each node since a step."""
@@ -163,17 +163,17 @@ class Flanneld:
             assert lease is not None
             first.setdefault(lease.node, before)
         now = self._leases.by_node
-        gone = [
+        removed = [
             old
             for node, old in first.items()
             if old is not None and old != now.get(node) and self._concerns(old)
         ]
-        come = [
+        added = [
             now[node]
             for node, old in first.items()
             if node in now and old != now[node] and self._concerns(now[node])
         ]
-        return gone, come
+        return removed, added
 
     def _concerns(self, lease: SubnetLease) -> bool:
         if lease.node == self.node:
@@ -280,7 +280,7 @@ class AllocBackend:
     def register(self, lease: SubnetLease) -> SubnetLease:
         return lease
 
-    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
+    def change(self, removed: Sequence[SubnetLease], added: Sequence[SubnetLease]) -> None:
         return None
 
 
@@ -304,15 +304,15 @@ class HostGateway:
     def register(self, lease: SubnetLease) -> SubnetLease:
         return lease
 
-    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
-        self._wanted -= {subnet for lease in gone for subnet in (lease.subnet, lease.subnet6)}
-        self._wanted |= {s for lease in come for s in (lease.subnet, lease.subnet6) if s}
+    def change(self, removed: Sequence[SubnetLease], added: Sequence[SubnetLease]) -> None:
+        self._wanted -= {subnet for lease in removed for subnet in (lease.subnet, lease.subnet6)}
+        self._wanted |= {s for lease in added for s in (lease.subnet, lease.subnet6) if s}
         if not self._link.up:
             return
-        for lease in gone:
+        for lease in removed:
             for subnet in filter(None, (lease.subnet, lease.subnet6)):
                 self._stack.delete_route(subnet)
-        for lease in come:
+        for lease in added:
             if lease.subnet:
                 self._stack.replace_route(lease.subnet, self._link.name, lease.public_ip)
             if lease.subnet6:
@@ -399,11 +399,11 @@ class VxlanLink:
                 self._stack.delete_address(link.name, str(held))
         self._stack.add_address(link.name, address)
 
-    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
+    def change(self, removed: Sequence[SubnetLease], added: Sequence[SubnetLease]) -> None:
         for version, link in self._links.items():
-            for lease in gone:
+            for lease in removed:
                 self._leave(link, lease, version)
-            for lease in come:
+            for lease in added:
                 self._enter(link, lease, version)
             self._stack.changed_link(link.name)
 

@@ -178,12 +178,12 @@ class WindowsHostGateway:
                 return link.name
         return None
 
-    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
+    def change(self, removed: Sequence[SubnetLease], added: Sequence[SubnetLease]) -> None:
         stack = self._machine.stack
-        for lease in gone:
+        for lease in removed:
             if lease.subnet:
                 stack.delete_route(lease.subnet)
-        for lease in come:
+        for lease in added:
             if lease.subnet:
                 stack.replace_route(lease.subnet, self._link, lease.public_ip)
 
@@ -298,7 +298,7 @@ class WindowsVxlan:
         }
         self._hns.modify("network", network or self._network, request)
 
-    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
+    def change(self, removed: Sequence[SubnetLease], added: Sequence[SubnetLease]) -> None:
         if self._network not in self._hns.networks:
             self._log(
                 f"Unable to find network {self._conf.name}, error: Network name "
@@ -306,10 +306,10 @@ class WindowsVxlan:
             )
             return
         remove = [
-            self._applied.pop(lease.subnet) for lease in gone if lease.subnet in self._applied
+            self._applied.pop(lease.subnet) for lease in removed if lease.subnet in self._applied
         ]
         add = []
-        for lease in come:
+        for lease in added:
             vni, mac = lease.vtep()
             if not self._behaviour.reads_vni:
                 vni = flannelconf.WINDOWS_VNI

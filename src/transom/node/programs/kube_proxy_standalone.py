@@ -192,14 +192,14 @@ class _Proxy:
             stack.push_async_callback(server.stop, 0.5)
 
         async def sync() -> None:
-            begun = self._clock.monotonic()
+            began = self._clock.monotonic()
             _set_addresses(machine)
             proxier.sync()
             complete = tracker.initialized and await tables.apply()
             await _forget_flows(proxier)
             ports = tracker.health_checks
             checks.sync(ports, {name: tracker.local_addresses(name, self._name) for name in ports})
-            metrics.synced(self._clock.monotonic() - begun, complete=complete)
+            metrics.synced(self._clock.monotonic() - began, complete=complete)
 
         await self._feed(tracker, stack)
         runner = SyncRunner(

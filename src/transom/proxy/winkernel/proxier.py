@@ -171,11 +171,11 @@ class WinkernelProxier:
         """kube-proxy's syncProxyRules; the first calls perform the startup."""
         if not self.start():
             return
-        begun = self._clock.monotonic()
-        self._periodic = begun + self._options.sync_period
+        began = self._clock.monotonic()
+        self._periodic = began + self._options.sync_period
         complete = self._sync()
         if self._observer is not None:
-            self._observer.synced(self._clock.monotonic() - begun, complete=complete)
+            self._observer.synced(self._clock.monotonic() - began, complete=complete)
 
     def start(self) -> bool:
         """One step of the startup; returns whether it has completed successfully. If two proxiers

@@ -372,9 +372,12 @@ def mark_container_lost(core: NativeCore, c: NativeContainer) -> None:
 
 def end_leftovers(core: NativeCore, folder: Path, group: str) -> None:
     """Processes of a container that is not monitored."""
-    begun = saved.load_record(folder / STARTED) or {}
-    if begun.get("ticks") and process_start_time(begun["pid"]) == begun["ticks"]:
-        kill_process(begun["pid"])
+    start_record = saved.load_record(folder / STARTED) or {}
+    if (
+        start_record.get("ticks")
+        and process_start_time(start_record["pid"]) == start_record["ticks"]
+    ):
+        kill_process(start_record["pid"])
     if core.limited:
         for pid in cgroups.cgroup_members(group):
             kill_process(pid)
@@ -473,13 +476,17 @@ def adopt_native_container(core: NativeCore, c: NativeContainer, *, mounted: boo
             c.cleanup_task = core.background(_cleanup_container(core, c))
         return
     if pid:
-        begun = saved.load_record(c.folder / STARTED) or {}
-        c.pid, c.started, c.state = pid, begun.get("started", c.started or c.created), "running"
+        start_record = saved.load_record(c.folder / STARTED) or {}
+        c.pid, c.started, c.state = (
+            pid,
+            start_record.get("started", c.started or c.created),
+            "running",
+        )
         core.monitor.listen(c.id, lambda event: _on_monitor_event(core, c, event))
         c.save()
     elif end is not None:
-        begun = saved.load_record(c.folder / STARTED) or {}
-        c.started = c.started or begun.get("started", 0.0)
+        start_record = saved.load_record(c.folder / STARTED) or {}
+        c.started = c.started or start_record.get("started", 0.0)
         c.state = "running"
         _ended(core, c, end)
     elif c.state == "running":

@@ -79,8 +79,8 @@ class _Binding:
         lower = written.lower()
         if lower in self._own:
             return self._own[lower]
-        begun = next((self._own[one] for one in self._own if one.startswith(lower)), "")
-        found = begun or self._common(lower)
+        own = next((self._own[one] for one in self._own if one.startswith(lower)), "")
+        found = own or self._common(lower)
         if found:
             return found
         if not self.function.advanced:

@@ -1,4 +1,4 @@
-"""Plans of the documents for later releases, and the experimental isolation of 1.14."""
+"""What the documents announce for later releases, and the experimental isolation of 1.14."""
 
 from __future__ import annotations
 
