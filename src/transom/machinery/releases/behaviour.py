@@ -50,6 +50,7 @@ Behaviour = Literal[
     "AnnotatedTokenSecrets",
     "NoDefaultsOfNamedTypes",
     "TokenRequestMetadata",
+    "AtomicStructs",
     "EmulationVersions",
     "NoEmptyTimes",
     "BadDeleteOptions",
@@ -381,6 +382,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
+    "AtomicStructs": Release(1, 22),
     "NoEmptyTimes": Release(1, 34),
     "EmulationVersions": Release(1, 33),
     # A changed selector of a DaemonSet is reported before the errors of the new spec.
