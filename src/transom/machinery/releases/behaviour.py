@@ -50,6 +50,8 @@ Behaviour = Literal[
     "AnnotatedTokenSecrets",
     "NoDefaultsOfNamedTypes",
     "TokenRequestMetadata",
+    "BindingPreconditions",
+    "PatchesWithoutNulls",
     "SingleCapacityCheck",
     "SingleCSINodeCheck",
     "TopologyKeyErrors",
@@ -389,6 +391,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
+    "BindingPreconditions": Release(1, 23),
+    "PatchesWithoutNulls": Release(1, 24),
     "SingleCapacityCheck": Release(1, 28),
     "SingleCSINodeCheck": Release(1, 21),
     "TopologyKeyErrors": Release(1, 22),

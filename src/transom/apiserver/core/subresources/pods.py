@@ -10,6 +10,7 @@ from transom.apiserver.core.bodies import begin_write, check_namespace, decode_a
 from transom.apiserver.core.call import ApiCall, DocumentResult
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.offload import compute_in_worker
+from transom.apiserver.core.resource_versions import precondition_failed
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
@@ -70,6 +71,7 @@ class PodSubresources:
 
         def transform(pod: Object | None) -> Object:
             assert pod is not None
+            self._check_binding(call, binding, pod)
             return bound_pod(pod, binding, call.ctx.now, self._storage.release)
 
         def keep(*_args: object) -> None:
@@ -87,6 +89,19 @@ class PodSubresources:
             checked=False,
         )
         return _created()
+
+    def _check_binding(self, call: ApiCall, binding: Object, pod: Object) -> None:
+        """A binding may be for one pod only, or for one state of it."""
+        if not has_behaviour(self._storage.release, "BindingPreconditions"):
+            return
+        wanted, meta = binding["metadata"], pod["metadata"]
+        key = f"pods/{meta['namespace']}/{meta['name']}"
+        for field_name, what in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            given, actual = wanted.get(field_name), meta.get(field_name, "")
+            if given and given != actual:
+                raise precondition_failed(
+                    self._pods, key, meta["name"], what, given, actual, call.ctx.dry_run
+                )
 
     async def _selects(
         self, ctx: RequestContext, budget: Object, pod: Object, empty_selects_all: bool
