@@ -9,6 +9,7 @@ from transom.apiserver.core.attributes import AdmissionInterface, admit_subresou
 from transom.apiserver.core.bodies import begin_write, check_namespace, decode_action, read_media
 from transom.apiserver.core.call import ApiCall, DocumentResult
 from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.deletion import check_preconditions
 from transom.apiserver.core.offload import compute_in_worker
 from transom.apiserver.core.resource_versions import precondition_failed
 from transom.apiserver.core.resources import Resource, ResourceRegistry
@@ -179,19 +180,10 @@ class PodSubresources:
     async def _mark_and_delete(self, call: ApiCall, pod: Object, options: Object) -> None:
         """Deletes the pod, with a condition that says why."""
         if is_enabled(self._storage.release, "PodDisruptionConditions") and not call.ctx.dry_run:
-            required = (options.get("preconditions") or {}).get("resourceVersion")
 
             def transform(current: Object | None) -> Object:
                 assert current is not None
-                version = current["metadata"]["resourceVersion"]
-                if required is not None and required != version:
-                    raise errors.conflict(
-                        GroupResource("", "pods"),
-                        call.info.name,
-                        "the ResourceVersion in the precondition "
-                        f"({required}) does not match the ResourceVersion in record ({version}). "
-                        "The object might have been modified",
-                    )
+                check_preconditions(self._pods, call.info.name, options, current)
                 return with_disruption_target(current, call.ctx.now)
 
             def keep(*_args: object) -> None:
@@ -208,7 +200,7 @@ class PodSubresources:
                 reread=True,
                 checked=False,
             )
-            if required is not None:
+            if (options.get("preconditions") or {}).get("resourceVersion") is not None:
                 written = self._storage.decode(self._pods, record)
                 version = written["metadata"]["resourceVersion"]
                 preconditions = {**options["preconditions"], "resourceVersion": version}
