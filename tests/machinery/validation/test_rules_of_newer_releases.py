@@ -305,3 +305,15 @@ def test_a_changed_selector_of_a_daemon_set_comes_first_since_1_34(
 )
 def test_errors_of_types_that_decode_themselves(gvk: GVK, body: bytes, expected: str) -> None:
     assert decoding_error(36, gvk, body).endswith(expected)
+
+
+@pytest.mark.parametrize("minor, valid", [(26, True), (27, False), (36, False)])
+def test_names_of_new_stateful_sets_are_labels_since_1_27(minor: int, valid: bool) -> None:
+    obj = stateful_set({"name": "c", "image": "i"})
+    obj["metadata"] = {**obj["metadata"], "name": "a.b"}
+    found = created(minor, "apps/StatefulSet", obj)
+    assert [error for error in found if error.startswith("metadata.name")] == (
+        [] if valid else ['metadata.name: Invalid value: "a.b": must not contain dots']
+    )
+    named = [error for error in updated(minor, "apps/StatefulSet", obj, obj) if "name" in error]
+    assert not any(error.startswith("metadata.name") for error in named)

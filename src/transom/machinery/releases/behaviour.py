@@ -50,6 +50,7 @@ Behaviour = Literal[
     "AnnotatedTokenSecrets",
     "NoDefaultsOfNamedTypes",
     "TokenRequestMetadata",
+    "StatefulSetLabelNames",
     "NegativeGraceIsOne",
     "BindingPreconditions",
     "PatchesWithoutNulls",
@@ -392,6 +393,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
+    "StatefulSetLabelNames": Release(1, 27),
     "NegativeGraceIsOne": Release(1, 22),
     "BindingPreconditions": Release(1, 23),
     "PatchesWithoutNulls": Release(1, 24),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.attributes import AdmissionInterface, admit_subresource
 from transom.apiserver.core.bodies import begin_write, check_namespace, decode_action, read_media
@@ -15,6 +16,7 @@ from transom.apiserver.core.resource_versions import precondition_failed
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
+from transom.kit.lazy import lazy_import
 from transom.machinery import errors, field, podutil, selectors
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.gofmt import go_sprint
@@ -25,6 +27,11 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.validation.binding import validate_binding
 from transom.machinery.validation.options import validate_delete_options
+
+if TYPE_CHECKING:
+    from transom.machinery.releases import texts
+else:
+    texts = lazy_import("transom.machinery.releases.texts")
 
 BINDING = GVK("", "v1", "Binding")
 EVICTION, EVICTION_V1 = GVK("policy", "v1beta1", "Eviction"), GVK("policy", "v1", "Eviction")
@@ -210,7 +217,8 @@ class PodSubresources:
     async def _delete(self, call: ApiCall, pods: Resource, options: Object) -> None:
         problems = validate_delete_options(options)
         if problems:
-            raise errors.invalid(GroupResource("meta.k8s.io", "DeleteOptions"), "", problems)
+            worded = texts.in_release(self._storage.release, problems)
+            raise errors.invalid(GroupResource("meta.k8s.io", "DeleteOptions"), "", worded)
         await self._storage.delete(
             call.ctx, pods, call.info.namespace, call.info.name, options, admitted=True
         )
