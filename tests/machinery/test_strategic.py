@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from transom.machinery import schema, strategic
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
+from transom.machinery.releases import parse_release
 from transom.machinery.strategic import strategic_merge
 
 POD = schema.lookup_schema_type(GVK("", "v1", "Pod"))
@@ -255,3 +256,15 @@ def test_a_deleted_element_is_gone_and_nothing_else(
     assert out["spec"]["containers"] == [
         c for c in live if c["name"] not in {g["name"] for g in gone}
     ]
+
+
+@pytest.mark.parametrize(
+    ("release", "requests"),
+    [("1.20", {"cpu": None}), ("1.23", {"cpu": None}), ("1.24", {}), ("1.36", {})],
+)
+def test_nulls_of_new_maps(release: str, requests: dict[str, Any]) -> None:
+    pod = schema.schema_table(parse_release(release)).lookup(GVK("", "v1", "Pod"))
+    assert isinstance(pod, schema.SchemaType)
+    change = {"name": "a", "resources": {"requests": {"cpu": None}}}
+    merged = strategic_merge(containers("a", "b"), {"spec": {"containers": [change]}}, pod)
+    assert merged["spec"]["containers"][0]["resources"]["requests"] == requests

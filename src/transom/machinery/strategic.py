@@ -17,6 +17,7 @@ from transom.machinery import schema
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.gofmt import TYPE_NAMES, go_sprint
 from transom.machinery.jsonpatch import json_patch_refused
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.typed import TypeNode, type_node_of
 
 Map = dict[str, Any]
@@ -32,9 +33,26 @@ _BAD_ELEMENT_ORDER = "invalid patch format of setElementOrder list"
 UNSUPPORTED = "strategic merge patch format is not supported"
 
 
+Added = Callable[[Any], Any]  # what becomes of a value that is new in the document
+
+
 def strategic_merge(doc: Map, patch: Map, type: schema.SchemaType | TypeNode) -> Map:
     """The document with `patch` merged in, by the merge keys and strategies of `type`."""
-    return _merge_map(doc, patch, type_node_of(type))
+    keeps_nulls = isinstance(type, TypeNode) or not has_behaviour(
+        type.table.release, "PatchesWithoutNulls"
+    )
+    return _merge_map(doc, patch, type_node_of(type), _same if keeps_nulls else _without_nulls)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _without_nulls(value: Any) -> Any:
+    """A value that is new in the document: its nulls delete nothing."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 def fail_strategic_patch(message: str) -> NoReturn:
@@ -102,7 +120,7 @@ def _list_field(type: TypeNode, key: str) -> tuple[TypeNode, str, str]:
     return node.element, strategy, merge_key
 
 
-def _merge_map(original: Map, patch: Map, type: TypeNode) -> Map:
+def _merge_map(original: Map, patch: Map, type: TypeNode, added: Added) -> Map:
     if _DIRECTIVE in patch:
         directive = patch[_DIRECTIVE]
         if directive == "replace":
@@ -114,7 +132,7 @@ def _merge_map(original: Map, patch: Map, type: TypeNode) -> Map:
     if any(k[:1] == "$" for k in patch):
         patch = dict(patch)
         _retain_keys(out, patch)
-        _set_element_orders(out, patch, type)
+        _set_element_orders(out, patch, type, added)
     for key, value in patch.items():
         deleting = key.startswith(_DELETE_FROM)
         if deleting:
@@ -125,14 +143,16 @@ def _merge_map(original: Map, patch: Map, type: TypeNode) -> Map:
         current: Any = out.get(key)
         # A list of deletions without a live list becomes the list, as in Kubernetes.
         if current.__class__ is not value.__class__:
-            out[key] = value
+            out[key] = added(value)
         elif isinstance(value, dict):
             node, strategy, _ = _field(type, key)
-            out[key] = value if strategy == "replace" else _merge_map(current, value, node)
+            out[key] = value if strategy == "replace" else _merge_map(current, value, node, added)
         elif isinstance(value, list):
             element, strategy, merge_key = _list_field(type, key)
             merge = strategy == "merge"
-            out[key] = _merge_list(current, value, element, merge_key, deleting) if merge else value
+            out[key] = (
+                _merge_list(current, value, element, merge_key, deleting, added) if merge else value
+            )
         else:
             out[key] = value
     return out
@@ -159,7 +179,7 @@ def _retain_keys(out: Map, patch: Map) -> None:
         del out[key]
 
 
-def _set_element_orders(out: Map, patch: Map, type: TypeNode) -> None:
+def _set_element_orders(out: Map, patch: Map, type: TypeNode, added: Added) -> None:
     """Merges and orders every list that has a `$setElementOrder`, and removes both from the patch."""
     for directive in [k for k in patch if k.startswith(_ORDER)]:
         order = _expect(list, patch.pop(directive))
@@ -171,12 +191,14 @@ def _set_element_orders(out: Map, patch: Map, type: TypeNode) -> None:
         if key in out and key in patch:
             if strategy != "merge":
                 merged = changes
-            elif (whole := _merge_whole(original, changes, order, element, merge_key)) is not None:
+            elif (
+                whole := _merge_whole(original, changes, order, element, merge_key, added)
+            ) is not None:
                 out[key] = whole
                 del patch[key]
                 continue
             else:
-                merged = _merge_list(original, changes, element, merge_key, False)
+                merged = _merge_list(original, changes, element, merge_key, False, added)
         elif key in out or key in patch:
             merged = original if key in out else changes
         else:
@@ -187,7 +209,12 @@ def _set_element_orders(out: Map, patch: Map, type: TypeNode) -> None:
 
 
 def _merge_whole(
-    original: list[Any], changes: list[Any], order: list[Any], element: TypeNode, merge_key: str
+    original: list[Any],
+    changes: list[Any],
+    order: list[Any],
+    element: TypeNode,
+    merge_key: str,
+    added: Added,
 ) -> list[Any] | None:
     """The common case, in one pass: maps with distinct names, changed or added, and an order of all
     of them. None in any other case.
@@ -204,7 +231,7 @@ def _merge_whole(
         name = item.get(merge_key) if item.__class__ is dict and _DIRECTIVE not in item else None
         if name.__class__ is not str:
             return None
-        merged[name] = _merge_map(merged[name], item, element) if name in merged else item
+        merged[name] = _merge_map(merged[name], item, element, added) if name in merged else item
     out: list[Any] = []
     for item in order:
         name = item.get(merge_key) if item.__class__ is dict and _DIRECTIVE not in item else None
@@ -258,7 +285,12 @@ def _element_kind(*lists: list[Any]) -> type:
 
 
 def _merge_list(
-    original: list[Any], patch: list[Any], element: TypeNode, merge_key: str, deleting: bool
+    original: list[Any],
+    patch: list[Any],
+    element: TypeNode,
+    merge_key: str,
+    deleting: bool,
+    added: Added,
 ) -> list[Any]:
     if not original and not patch:
         return original
@@ -272,7 +304,7 @@ def _merge_list(
         if not merge_key:
             fail_strategic_patch("cannot merge lists without merge key for struct")
         original, patch = _special_elements(original, patch, merge_key)
-        merged = _merge_elements(original, patch, element, merge_key)
+        merged = _merge_elements(original, patch, element, merge_key, added)
     return _in_order(merged, patch, original, merge_key, maps)
 
 
@@ -313,7 +345,7 @@ def _special_elements(
 
 
 def _merge_elements(
-    original: list[Any], patch: list[Any], element: TypeNode, merge_key: str
+    original: list[Any], patch: list[Any], element: TypeNode, merge_key: str, added: Added
 ) -> list[Any]:
     merged = list(original)
     places: dict[Any, int] = {}
@@ -326,7 +358,7 @@ def _merge_elements(
         if found == len(merged):
             merged.append(item)
         else:
-            merged[found] = _merge_map(merged[found], item, element)
+            merged[found] = _merge_map(merged[found], item, element, added)
     return merged
 
 

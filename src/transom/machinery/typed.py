@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from transom.kit.lazy import lazy_import
 from transom.machinery import gojson, schema
 from transom.machinery.normalise import normalise_value
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.release import Release
+
+if TYPE_CHECKING:
+    from transom.machinery.releases import openapi_markers
+else:
+    openapi_markers = lazy_import("transom.machinery.releases.openapi_markers")
 
 ATOMIC, SET, MAP, GRANULAR = "atomic", "set", "map", "granular"
 
@@ -216,7 +223,7 @@ def _struct(of: schema.SchemaType) -> TypeNode:
         node = of.table.structs[of.id] = TypeNode(map=GRANULAR, name=of.id.rpartition(".")[2])
         node.fields = {}
         for f in of.properties.values():
-            child = copy.copy(_value(f.value))
+            child = copy.copy(_value(f.value, of.table.release))
             if f.kind == "list":
                 child.list, child.memo = f.list_type, {}
                 child.keys = tuple((k, _key_default(f.struct, k)) for k in sorted(f.list_map_keys))
@@ -231,13 +238,18 @@ def _struct(of: schema.SchemaType) -> TypeNode:
     return node
 
 
-def _value(value: schema.SchemaValue) -> TypeNode:
+def _value(value: schema.SchemaValue, release: Release) -> TypeNode:
     if value.kind == "struct":
         return _struct(value.type)
     if value.kind in ("list", "map"):
         node = TypeNode(list=ATOMIC) if value.kind == "list" else TypeNode(map=GRANULAR)
         assert value.item is not None
-        item = _value(value.item)
+        item = _value(value.item, release)
+        if has_behaviour(release, "AtomicStructs") and openapi_markers.is_atomic_struct(
+            value.item.ref
+        ):
+            item = copy.copy(item)
+            item.map = ATOMIC
         if value.kind == "list":
             node.element = item
         else:

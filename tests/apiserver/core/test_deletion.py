@@ -65,6 +65,16 @@ async def test_a_pending_delete_does_not_touch_finalizers_and_a_negative_period_
         assert (await api.call("GET", PODS + "/p"))[0] == 404
 
 
+@pytest.mark.parametrize(("release", "period"), [("1.21", -1), ("1.22", 1), ("1.36", 1)])
+async def test_a_negative_period_is_a_second_since_1_22(release: str, period: int) -> None:
+    api = await start(release=release)
+    await _pod(api)
+    marked = await api.ok("DELETE", PODS + "/p", {"gracePeriodSeconds": -1})
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == period
+    assert (await api.call("GET", PODS + "/p"))[0] == (200 if period > 0 else 404)
+    await api.server.stop()
+
+
 async def test_watchers_see_the_mark_of_a_pod_that_goes_at_once() -> None:
     async with run() as api:
         await _pod(api, node="")

@@ -75,15 +75,62 @@ def node_driver(name: str) -> Object:
     return {"metadata": {"name": "a"}, "spec": {"drivers": [{"name": name, "nodeID": "x"}]}}
 
 
-@pytest.mark.parametrize("minor, times", [(35, 2), (36, 1)])
-def test_each_error_of_a_csi_node_appears_once_since_1_36(minor: int, times: int) -> None:
+@pytest.mark.parametrize("minor, times", [(20, 2), (21, 1), (32, 1), (36, 1)])
+def test_each_error_of_a_new_csi_node_appears_once_since_1_21(minor: int, times: int) -> None:
     assert len(created(minor, "storage.k8s.io/CSINode", node_driver("a_b"))) == times
+
+
+@pytest.mark.parametrize("minor, times", [(32, 2), (35, 2), (36, 1)])
+def test_each_error_of_a_changed_csi_node_appears_once_since_1_36(minor: int, times: int) -> None:
+    node = node_driver("a_b")
+    assert len(updated(minor, "storage.k8s.io/CSINode", node, node)) == times
+
+
+@pytest.mark.parametrize("minor, longest", [(20, 128), (21, 128), (22, 192), (23, 256), (36, 256)])
+def test_length_of_node_ids(minor: int, longest: int) -> None:
+    for length, problems in ((longest, []), (longest + 1, [longest])):
+        node = node_driver("a.b")
+        node["spec"]["drivers"][0]["nodeID"] = "x" * length
+        found = created(minor, "storage.k8s.io/CSINode", node)
+        expected = [f"must be {limit} characters or less" for limit in problems]
+        assert sorted({error.rpartition(": ")[2] for error in found}) == expected
+
+
+@pytest.mark.parametrize("minor, shown", [(21, '[]string{"A b"}'), (32, '"A b"'), (36, '"A b"')])
+def test_errors_of_topology_keys(minor: int, shown: str) -> None:
+    node = node_driver("a.b")
+    node["spec"]["drivers"][0]["topologyKeys"] = ["A b"]
+    (error,) = created(minor, "storage.k8s.io/CSINode", node)
+    assert error.startswith(f"spec.drivers[0]: Invalid value: {shown}: name part must consist of")
+
+
+@pytest.mark.parametrize(
+    "minor, text",
+    [
+        (29, "not a valid CIDR"),
+        (30, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+        (32, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+        (36, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+    ],
+)
+def test_blocks_of_network_policies(minor: int, text: str) -> None:
+    obj = {
+        "metadata": dict(META),
+        "spec": {
+            "podSelector": {},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"ipBlock": {"cidr": "x"}}]}],
+        },
+    }
+    path = "spec.ingress[0].from[0].ipBlock.cidr"
+    found = created(minor, "networking.k8s.io/NetworkPolicy", obj)
+    assert found == [f'{path}: Invalid value: "x": {text}']
 
 
 def test_a_missing_driver_name_is_one_error_since_1_35() -> None:
     kind = "storage.k8s.io/CSINode"
     assert created(36, kind, node_driver("")) == ["spec.drivers[0].name: Required value"]
-    assert len(created(34, kind, node_driver(""))) == 4
+    assert len(created(34, kind, node_driver(""))) == 2
 
 
 def stateful_set(container: Object) -> Object:
@@ -258,3 +305,15 @@ def test_a_changed_selector_of_a_daemon_set_comes_first_since_1_34(
 )
 def test_errors_of_types_that_decode_themselves(gvk: GVK, body: bytes, expected: str) -> None:
     assert decoding_error(36, gvk, body).endswith(expected)
+
+
+@pytest.mark.parametrize("minor, valid", [(26, True), (27, False), (36, False)])
+def test_names_of_new_stateful_sets_are_labels_since_1_27(minor: int, valid: bool) -> None:
+    obj = stateful_set({"name": "c", "image": "i"})
+    obj["metadata"] = {**obj["metadata"], "name": "a.b"}
+    found = created(minor, "apps/StatefulSet", obj)
+    assert [error for error in found if error.startswith("metadata.name")] == (
+        [] if valid else ['metadata.name: Invalid value: "a.b": must not contain dots']
+    )
+    named = [error for error in updated(minor, "apps/StatefulSet", obj, obj) if "name" in error]
+    assert not any(error.startswith("metadata.name") for error in named)

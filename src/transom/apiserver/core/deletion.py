@@ -11,6 +11,7 @@ from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 
@@ -75,6 +76,9 @@ def mark_for_deletion(
 ) -> Deletion:
     """The object after a delete with these options."""
     started = "deletionTimestamp" in old["metadata"]
+    one_second = has_behaviour(res.release, "NegativeGraceIsOne")
+    if one_second and options.get("gracePeriodSeconds", 0) < 0:
+        options = {**options, "gracePeriodSeconds": 1}
     if strategy.begin_deletion is not None and not started:
         return Deletion(strategy.begin_deletion(old, now), True, False)
     if _is_namespace(res) and (not started or _namespace_held(res, old)):
@@ -90,7 +94,8 @@ def mark_for_deletion(
             # already being deleted; finalizers are also unchanged
             return Deletion(old, False, False)
         if not started:
-            _begin(meta, strategy.grace_period(old, options.get("gracePeriodSeconds")), now)
+            period = strategy.grace_period(old, options.get("gracePeriodSeconds"))
+            _begin(meta, 1 if one_second and period < 0 else period, now)
         graceful = meta.get("deletionTimestamp") != old["metadata"].get("deletionTimestamp") or (
             meta.get("deletionGracePeriodSeconds")
             != old["metadata"].get("deletionGracePeriodSeconds")

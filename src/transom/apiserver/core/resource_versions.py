@@ -98,6 +98,12 @@ def drop_resource_version(meta: Object, dry_run: bool) -> None:
 def uid_mismatch(
     res: Resource, key: str, name: str, given: str, actual: str, dry_run: bool = False
 ) -> errors.ApiError:
+    return precondition_failed(res, key, name, "UID", given, actual, dry_run)
+
+
+def precondition_failed(
+    res: Resource, key: str, name: str, what: str, given: str, actual: str, dry_run: bool
+) -> errors.ApiError:
     """A dry run does not get to etcd, whose prefix its key lacks."""
     prefix = "" if dry_run else "/registry"
     return errors.conflict(
@@ -105,6 +111,6 @@ def uid_mismatch(
         name,
         f"StorageError: invalid object, Code: 4, Key: {prefix}/{registry_path(res, key)}, "
         "ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in "
+        f"AdditionalErrorMsg: Precondition failed: {what} in precondition: {given}, {what} in "
         f"object meta: {actual}",
     )

@@ -96,8 +96,10 @@ def _priority_level(release: Release, obj: dict[str, Any]) -> None:
 
 def _ingress_class(release: Release, obj: dict[str, Any]) -> None:
     parameters = obj["spec"].get("parameters")
-    if parameters is not None and is_enabled(release, "IngressClassNamespacedParams"):
-        parameters.setdefault("scope", "Cluster")
+    if parameters is None or not is_enabled(release, "IngressClassNamespacedParams"):
+        return
+    if parameters.get("scope") is None:  # decoding shows the field even if it is not set
+        parameters["scope"] = "Cluster"
 
 
 def _job_spec(release: Release, spec: dict[str, Any]) -> None:

@@ -218,8 +218,6 @@ def validate_update(
         if not errors:
             return errors
         again = found.create(new) if kind.key in _VALIDATED_ONCE else []
-        if kind.key in _CREATED_TWICE:
-            again = again[: len(again) // 2]
         return _in_release(kind, errors, features.release, again)
 
 
@@ -235,7 +233,6 @@ _VALIDATED_ONCE: Final = {
     "networking.k8s.io/NetworkPolicy": Release(1, 36),
     "storage.k8s.io/CSINode": Release(1, 36),
 }
-_CREATED_TWICE: Final = ("storage.k8s.io/CSINode",)
 _SELECTOR_VALUES_SINCE: Final = Release(1, 26)
 _NO_NAME_ERRORS_SINCE: Final = Release(1, 35)
 
@@ -257,7 +254,7 @@ def _in_release(
     if since is None or release < since:
         return errors
     if again is None:
-        return errors[: len(errors) // 2] if kind.key in _CREATED_TWICE else errors
+        return errors
     return _without(errors, again)
 
 

@@ -460,7 +460,7 @@ def _stored_cidrs(policy: Object) -> Iterator[str]:
 def _policy_rules(features: FeatureSet) -> ValidationRules:
     options = PolicyOptions(
         features.enabled("NetworkPolicyEndPort"),
-        has_behaviour(features.release, "LegacyAddressErrors"),
+        has_behaviour(features.release, "PolicyCidrErrors"),
         features.enabled(STRICT_ADDRESSES),
     )
     return ValidationRules(

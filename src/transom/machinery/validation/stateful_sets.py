@@ -26,6 +26,7 @@ def stateful_set_rules(features: FeatureSet) -> ValidationRules:
         claims if checks_claims else None,
         names_service,
         has_behaviour(features.release, "StatefulSetTemplates"),
+        has_behaviour(features.release, "StatefulSetLabelNames"),
     )
     # The claims and the name of the service do not change.
     of_valid, of_invalid = StatefulSetChecks(template=of_new.template), BASE_CHECKS

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery.field import (
     duplicate,
     errors_are_omitted,
@@ -16,7 +17,7 @@ from transom.machinery.field import (
     required,
     too_long,
 )
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.checks import (
@@ -97,7 +98,9 @@ def validate_storage_class(obj: Object) -> Errors:
     provisioner, mode = obj.get("provisioner", ""), obj.get("volumeBindingMode")
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     if provisioner:
-        errors += check_each("provisioner", provisioner, is_qualified_name(provisioner.lower()))
+        errors += check_each(
+            "provisioner", provisioner.lower(), is_qualified_name(provisioner.lower())
+        )
     else:
         errors.append(required("provisioner"))
     errors += _parameters(obj.get("parameters") or {})
@@ -195,17 +198,35 @@ def validate_attachment_update(new: Object, old: Object) -> Errors:
     )
 
 
-def validate_csi_node(obj: Object) -> Errors:
+class CSINodeLimits(NamedTuple):
+    """`node_id`: the longest ID. `names_keys`: errors of a topology key show it, not all keys."""
+
+    node_id: int = 128
+    names_keys: bool = False
+
+
+_OF_1_20 = CSINodeLimits()
+
+
+def _csi_node_limits(release: Release) -> CSINodeLimits:
+    longest = 192 if has_behaviour(release, "LongNodeIDs") else 128
+    if has_behaviour(release, "LongerNodeIDs"):
+        longest = 256
+    return CSINodeLimits(longest, has_behaviour(release, "TopologyKeyErrors"))
+
+
+def validate_csi_node(obj: Object, limits: CSINodeLimits = _OF_1_20) -> Errors:
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     names: set[str] = set()
     for i, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
-        errors += _csi_node_driver(driver, names, f"spec.drivers[{i}]")
+        errors += _csi_node_driver(driver, names, f"spec.drivers[{i}]", limits)
     return errors
 
 
 def validate_csi_node_allocatable_update(new: Object, old: Object, features: FeatureSet) -> Errors:
     """Since the number of volumes may change: drivers are compared without it where it may."""
-    errors = validate_csi_node(new) + validate_csi_node(new)
+    limits = _csi_node_limits(features.release)
+    errors = validate_csi_node(new, limits) + validate_csi_node(new, limits)
     mutable = features.enabled("MutableCSINodeAllocatableCount")
     drivers = (new.get("spec") or {}).get("drivers") or ()
     for was in (old.get("spec") or {}).get("drivers") or ():
@@ -224,7 +245,9 @@ def validate_csi_node_allocatable_update(new: Object, old: Object, features: Fea
     return errors
 
 
-def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> Errors:
+def _csi_node_driver(
+    driver: Mapping[str, Any], names: set[str], path: str, limits: CSINodeLimits
+) -> Errors:
     name, node, keys = (
         driver.get("name", ""),
         driver.get("nodeID", ""),
@@ -233,8 +256,9 @@ def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> E
     errors = csi_driver_name(name, f"{path}.name")
     if not node:
         errors.append(required(f"{path}.nodeID"))
-    if byte_len(node) > 128:
-        errors.append(invalid(f"{path}.nodeID", node, "must be 128 characters or less"))
+    if byte_len(node) > limits.node_id:
+        text = f"must be {limits.node_id} characters or less"
+        errors.append(invalid(f"{path}.nodeID", node, text))
     count = (driver.get("allocatable") or {}).get("count")
     if count is not None:
         errors += nonnegative(count, f"{path}.allocatable.count")
@@ -248,12 +272,12 @@ def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> E
             errors.append(required(path))
         if i in repeated:
             errors.append(duplicate(path, key))
-        errors += check_each(path, shown, is_qualified_name(key))
+        errors += check_each(path, key if limits.names_keys else shown, is_qualified_name(key))
     return errors
 
 
-def validate_csi_node_update(new: Object, old: Object) -> Errors:
-    errors = validate_csi_node(new) + validate_csi_node(new)
+def validate_csi_node_update(new: Object, old: Object, limits: CSINodeLimits = _OF_1_20) -> Errors:
+    errors = validate_csi_node(new, limits) + validate_csi_node(new, limits)
     drivers = (new.get("spec") or {}).get("drivers") or ()
     named: dict[str, list[Mapping[str, Any]]] = {}
     for driver in drivers:
@@ -367,10 +391,22 @@ def _class_rules(features: FeatureSet) -> ValidationRules:
 
 
 def _csi_node_rules(features: FeatureSet) -> ValidationRules:
-    update = validate_csi_node_update
+    limits = _csi_node_limits(features.release)
+    create, update = (
+        partial(rule, limits=limits) for rule in (validate_csi_node, validate_csi_node_update)
+    )
     if has_behaviour(features.release, "MutableCSINodes"):
         update = partial(validate_csi_node_allocatable_update, features=features)
-    return ValidationRules(_twice(validate_csi_node), update)
+    once = has_behaviour(features.release, "SingleCSINodeCheck")
+    return ValidationRules(create if once else _twice(create), update)
+
+
+def _capacity_rules(features: FeatureSet) -> ValidationRules:
+    once = has_behaviour(features.release, "SingleCapacityCheck")
+    return ValidationRules(
+        validate_capacity if once else _twice(validate_capacity),
+        validate_csi_storage_capacity_update,
+    )
 
 
 def validate_attributes_class(obj: Object) -> Errors:
@@ -436,7 +472,5 @@ VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
     ),
     "storage.k8s.io/CSINode": _csi_node_rules,
     "storage.k8s.io/CSIDriver": _csi_driver_rules,
-    "storage.k8s.io/CSIStorageCapacity": ValidationRules(
-        _twice(validate_capacity), validate_csi_storage_capacity_update
-    ),
+    "storage.k8s.io/CSIStorageCapacity": _capacity_rules,
 }

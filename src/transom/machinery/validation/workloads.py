@@ -29,7 +29,11 @@ from transom.machinery.validation.meta import (
     validate_object_meta,
     validate_object_meta_update,
 )
-from transom.machinery.validation.names import is_valid_percent, name_is_dns_subdomain
+from transom.machinery.validation.names import (
+    is_valid_percent,
+    name_is_dns_label,
+    name_is_dns_subdomain,
+)
 from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions, template_rules
 from transom.machinery.validation.podspec import check_pod_template, check_template_metadata
 from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
@@ -484,6 +488,7 @@ class StatefulSetChecks:
     claims: ClaimOptions | None = None  # of the claim templates, if they are checked
     service_name: bool = False
     template: bool = False
+    label_name: bool = False  # the names of new ones are labels, because those of their pods are
 
 
 BASE_CHECKS = StatefulSetChecks()
@@ -589,7 +594,10 @@ def validate_stateful_set(
     options: PodOptions = BASE_OPTIONS,
     checks: StatefulSetChecks = BASE_CHECKS,
 ) -> Errors:
-    errs = _create_meta(obj)
+    if checks.label_name:
+        errs = validate_object_meta(_meta(obj), True, name_is_dns_label, "metadata")
+    else:
+        errs = _create_meta(obj)
     check_stateful_set_spec(_spec(obj), errs, options, checks)
     return errs
 

@@ -92,3 +92,39 @@ async def test_a_binding_names_its_pod() -> None:
     api = await start()
     status, problem = await api.call("POST", DEFAULT + "/bindings", {"target": {"name": "n"}})
     assert (status, problem["message"]) == (400, "Name parameter required.")
+
+
+@pytest.mark.parametrize(
+    ("release", "metadata", "status"),
+    [
+        ("1.22", {"uid": "other"}, 201),
+        ("1.23", {"uid": "other"}, 409),
+        ("1.36", {"resourceVersion": "1"}, 409),
+        ("1.36", {}, 201),
+    ],
+)
+async def test_preconditions_of_a_binding(
+    release: str, metadata: dict[str, str], status: int
+) -> None:
+    api = await start(release=release)
+    await api.ok("POST", DEFAULT + "/serviceaccounts", {"metadata": {"name": "default"}})
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "i"}],
+        },
+    }
+    made = await api.ok("POST", DEFAULT + "/pods", pod)
+    binding = {"metadata": {"name": "p", **metadata}, "target": {"kind": "Node", "name": "n"}}
+    got, answer = await api.call("POST", DEFAULT + "/pods/p/binding", binding)
+    assert got == status
+    if status == 409:
+        field, given = next(iter(metadata.items()))
+        what = {"uid": "UID", "resourceVersion": "ResourceVersion"}[field]
+        assert answer["message"] == (
+            'Operation cannot be fulfilled on pods "p": StorageError: invalid object, Code: 4, '
+            "Key: /registry/pods/default/p, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
+            f"failed: {what} in precondition: {given}, {what} in object meta: "
+            f"{made['metadata'][field]}"
+        )

@@ -84,6 +84,13 @@ def _normalise_data_sources(storage: StorageRules, spec: Object, before: Object)
 def drop_disabled_node_fields(
     storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
 ) -> None:
+    if (
+        has_behaviour(storage.release, "NoKubeletConfigSources")
+        and _spec(old).get("configSource") is None
+    ):
+        _spec(new).pop("configSource", None)
+        if old is None:
+            (new.get("status") or {}).pop("config", None)
     ranges = _spec(new).get("podCIDRs") or ()
     if (
         len(ranges) > 1

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.attributes import AdmissionInterface, admit_subresource
 from transom.apiserver.core.bodies import begin_write, check_namespace, decode_action, read_media
 from transom.apiserver.core.call import ApiCall, DocumentResult
 from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.deletion import check_preconditions
 from transom.apiserver.core.offload import compute_in_worker
+from transom.apiserver.core.resource_versions import precondition_failed
 from transom.apiserver.core.resources import Resource, ResourceRegistry
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
+from transom.kit.lazy import lazy_import
 from transom.machinery import errors, field, podutil, selectors
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.gofmt import go_sprint
@@ -23,6 +27,11 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.validation.binding import validate_binding
 from transom.machinery.validation.options import validate_delete_options
+
+if TYPE_CHECKING:
+    from transom.machinery.releases import texts
+else:
+    texts = lazy_import("transom.machinery.releases.texts")
 
 BINDING = GVK("", "v1", "Binding")
 EVICTION, EVICTION_V1 = GVK("policy", "v1beta1", "Eviction"), GVK("policy", "v1", "Eviction")
@@ -70,6 +79,7 @@ class PodSubresources:
 
         def transform(pod: Object | None) -> Object:
             assert pod is not None
+            self._check_binding(call, binding, pod)
             return bound_pod(pod, binding, call.ctx.now, self._storage.release)
 
         def keep(*_args: object) -> None:
@@ -87,6 +97,19 @@ class PodSubresources:
             checked=False,
         )
         return _created()
+
+    def _check_binding(self, call: ApiCall, binding: Object, pod: Object) -> None:
+        """A binding may be for one pod only, or for one state of it."""
+        if not has_behaviour(self._storage.release, "BindingPreconditions"):
+            return
+        wanted, meta = binding["metadata"], pod["metadata"]
+        key = f"pods/{meta['namespace']}/{meta['name']}"
+        for field_name, what in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            given, actual = wanted.get(field_name), meta.get(field_name, "")
+            if given and given != actual:
+                raise precondition_failed(
+                    self._pods, key, meta["name"], what, given, actual, call.ctx.dry_run
+                )
 
     async def _selects(
         self, ctx: RequestContext, budget: Object, pod: Object, empty_selects_all: bool
@@ -164,19 +187,10 @@ class PodSubresources:
     async def _mark_and_delete(self, call: ApiCall, pod: Object, options: Object) -> None:
         """Deletes the pod, with a condition that says why."""
         if is_enabled(self._storage.release, "PodDisruptionConditions") and not call.ctx.dry_run:
-            required = (options.get("preconditions") or {}).get("resourceVersion")
 
             def transform(current: Object | None) -> Object:
                 assert current is not None
-                version = current["metadata"]["resourceVersion"]
-                if required is not None and required != version:
-                    raise errors.conflict(
-                        GroupResource("", "pods"),
-                        call.info.name,
-                        "the ResourceVersion in the precondition "
-                        f"({required}) does not match the ResourceVersion in record ({version}). "
-                        "The object might have been modified",
-                    )
+                check_preconditions(self._pods, call.info.name, options, current)
                 return with_disruption_target(current, call.ctx.now)
 
             def keep(*_args: object) -> None:
@@ -193,7 +207,7 @@ class PodSubresources:
                 reread=True,
                 checked=False,
             )
-            if required is not None:
+            if (options.get("preconditions") or {}).get("resourceVersion") is not None:
                 written = self._storage.decode(self._pods, record)
                 version = written["metadata"]["resourceVersion"]
                 preconditions = {**options["preconditions"], "resourceVersion": version}
@@ -203,7 +217,8 @@ class PodSubresources:
     async def _delete(self, call: ApiCall, pods: Resource, options: Object) -> None:
         problems = validate_delete_options(options)
         if problems:
-            raise errors.invalid(GroupResource("meta.k8s.io", "DeleteOptions"), "", problems)
+            worded = texts.in_release(self._storage.release, problems)
+            raise errors.invalid(GroupResource("meta.k8s.io", "DeleteOptions"), "", worded)
         await self._storage.delete(
             call.ctx, pods, call.info.namespace, call.info.name, options, admitted=True
         )
