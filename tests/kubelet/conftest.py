@@ -37,6 +37,7 @@ from transom.kubelet import os_linux, os_windows
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.core import KubeletCore
+from transom.kubelet.decoding import pod_decoder
 from transom.kubelet.kubelet import Kubelet
 from transom.kubelet.parts import PodSource
 from transom.machinery.errors import ApiError
@@ -236,6 +237,7 @@ class Node(Cluster):
         super().__init__(release, api_gates)
         if release != DEFAULT:
             settings.setdefault("version", BUILDS[str(release)].git_version)
+        self._server_release = release  # `version` may set an older kubelet
         self.windows = os == "windows"
         self.host: Any = (WindowsHost if self.windows else LinuxHost)(
             NODE, self.clock, **machine or {}
@@ -295,6 +297,9 @@ class Node(Cluster):
             self._dial,
             lambda: None,
             cloud=self.cloud,
+            decode_pod=pod_decoder(
+                self.config.release, self.config.feature_gates, self._server_release, ()
+            ),
         )
         self.kubelet = Kubelet(env)
         self._tasks = [asyncio.create_task(self.kubelet.run()), asyncio.create_task(events.run())]

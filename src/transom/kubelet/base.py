@@ -82,6 +82,8 @@ class KubeletContext:
     node: Callable[[], Object | None]
     drivers: DriverFolders = DriverFolders()
     cloud: CloudProvider | None = None  # the provider whose disks and shares the node can use
+    # Pods as the types of this kubelet have them; None if they are those of the API server.
+    decode_pod: Callable[[Object], Object] | None = None
     dial_loopback: Dial | None = None  # connects to a loopback address of the node
     run_program: RunProgram | None = (
         None  # on a simulated node; None where the node cannot run programs

@@ -224,3 +224,43 @@ def runtime_reports_features(runtime: RuntimeVersion) -> bool:
     """Whether the CRI status of the runtime has handlers and features."""
     major = runtime.version.partition(".")[0]
     return runtime.name == "containerd" and major.isdigit() and int(major) >= _REPORTS_FEATURES
+
+
+def serves_pod_resources(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    known = Release(*release)
+    return kubelet_has(known, "PodResourcesWithoutGates") or FeatureSet(known, gates).enabled(
+        "KubeletPodResources"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PodResourcesFeatures:
+    """The pod resources API of a release."""
+
+    has_allocatable: bool  # the method exists
+    allocatable: bool  # and is on
+    has_get: bool
+    get: bool
+    memory: bool
+    claims: bool
+    active_only: bool  # pods that have ended are not listed
+    counts_methods: bool  # metrics count requests by method
+
+
+def pod_resources_features(
+    release: tuple[int, int], gates: Mapping[str, bool]
+) -> PodResourcesFeatures:
+    known = Release(*release)
+    enabled = FeatureSet(known, gates).enabled
+    by_method = kubelet_has(known, "PodResourcesByMethod")
+    return PodResourcesFeatures(
+        has_allocatable=by_method,
+        allocatable=kubelet_has(known, "PodResourcesWithoutGates")
+        or enabled("KubeletPodResourcesGetAllocatable"),
+        has_get=kubelet_has(known, "PodResourcesGet"),
+        get=enabled("KubeletPodResourcesGet"),
+        memory=kubelet_has(known, "PodResourcesMemory"),
+        claims=enabled("KubeletPodResourcesDynamicResources"),
+        active_only=enabled("KubeletPodResourcesListUseActivePods"),
+        counts_methods=by_method,
+    )

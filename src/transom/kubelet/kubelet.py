@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from socket import socket
+from typing import TYPE_CHECKING
 
+from transom.kit.lazy import lazy_import
 from transom.kit.prometheus import Collector
 from transom.kubelet import static_pods
 from transom.kubelet.admission.chain import PodAdmission
@@ -24,7 +26,7 @@ from transom.kubelet.dns import check_node_limits
 from transom.kubelet.dra.drivers import DRA
 from transom.kubelet.dra.manager import DynamicResourceManager
 from transom.kubelet.eviction import EvictionManager
-from transom.kubelet.features import has_dynamic_resources
+from transom.kubelet.features import has_dynamic_resources, serves_pod_resources
 from transom.kubelet.hooks import HookRunner
 from transom.kubelet.housekeeping import Housekeeping
 from transom.kubelet.image_gc import ImageGC
@@ -52,6 +54,11 @@ from transom.kubelet.stats.metrics import (
 )
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from transom.kubelet import pod_resources
+else:
+    pod_resources = lazy_import("transom.kubelet.pod_resources")
 
 # Seconds until the machine ends the kubelet after the shutdown of its pods: its last statuses and
 # events are written in this time.
@@ -81,7 +88,7 @@ class Kubelet:
         problems = checks.check_node_configuration(env.config, env.os, env.host)
         if problems:
             raise BadConfiguration("\n".join(problems))
-        metrics = KubeletMetrics()
+        metrics = self._metrics = KubeletMetrics()
         env = replace(
             env,
             node=self.node,
@@ -213,6 +220,7 @@ class Kubelet:
                 group.create_task(self._housekeeping.run())
                 group.create_task(self._run_plugins())
                 group.create_task(self._containers.run())
+                group.create_task(self._serve_pod_resources())
                 if self._serving is not None:
                     group.create_task(self._serving.run())
         finally:
@@ -246,6 +254,21 @@ class Kubelet:
                 if self._claims is not None:
                     group.create_task(self._claims.run())
                 group.create_task(self._plugins.run())
+
+    async def _serve_pod_resources(self) -> None:
+        env = self.env
+        if env.os.has_container_manager() and serves_pod_resources(
+            env.config.release, env.config.feature_gates
+        ):
+            await self.agent.known()
+            claims = self._claims
+            await pod_resources.PodResourcesServer(
+                env,
+                self.core.pods,
+                self._containers,
+                claims.claimed_devices if claims is not None else lambda pod, container: (),
+                self._metrics.count,
+            ).run()
 
     async def stop(self) -> None:
         """Simulates the end of the process: sends nothing to the API and changes nothing on the

@@ -57,7 +57,15 @@ class Pods:
             env.rng,
             field_selector="spec.nodeName=" + env.config.node_name,
         )
-        self.informer.add_handler(add=self._add, update=self._update, delete=self._delete)
+        decode = env.decode_pod
+        if decode is None:
+            self.informer.add_handler(add=self._add, update=self._update, delete=self._delete)
+        else:
+            self.informer.add_handler(
+                add=lambda pod: self._add(decode(pod)),
+                update=lambda old, pod: self._update(decode(old), decode(pod)),
+                delete=lambda pod: self._delete(decode(pod)),
+            )
 
     async def synced(self) -> None:
         """Whether the pods of the API are known and the listener was notified of them, oldest

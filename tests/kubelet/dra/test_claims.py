@@ -193,6 +193,11 @@ def test_devices_are_prepared_once_and_released_at_the_end(
         both = (f"{NAME}/gpu=gpu-0", f"{NAME}/gpu=gpu-1")
         devices = [place.claims.cdi_devices(pod, c) for c in pod["spec"]["containers"]]
         assert devices == [both, both[1:], ()]
+        listed = [place.claims.claimed_devices(pod, c) for c in pod["spec"]["containers"]]
+        assert [len(found) for found in listed] == [1, 1, 0]
+        assert (listed[1][0]["claim_namespace"], listed[1][0]["claim_name"]) == ("ns", "web-gpu")
+        [device] = listed[1][0]["claim_resources"]
+        assert (device["driver_name"], device["cdi_devices"]) == (NAME, [{"name": both[1]}])
         await place.claims.prepare(pod)  # a new sandbox of the same pod
         assert len(place.program.calls) == 1
         await place.claims.unprepare("u1")

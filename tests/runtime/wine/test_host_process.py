@@ -1,8 +1,12 @@
-"""HostProcess containers under Wine: the node's drive and network, accounts, mounts by version."""
+"""HostProcess containers, simulated and under Wine: the node's drive and network, accounts, mounts by
+version. What only a simulated one can show is in `tests/runtime/sim`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +16,12 @@ import pytest
 from tests.conftest import ContextFactory
 from tests.runtime import behaviour
 from tests.runtime.behaviour import Bench
+from tests.runtime.tablenet import TableDataplane, TableNetwork
 from tests.runtime.wine.conftest import unavailable
 
 from transom.kit.clock import RealClock
 from transom.machines.realhost import RealWindowsHost
+from transom.machines.windows import WindowsHost
 from transom.runtime.api import (
     LinuxSandbox,
     Mount,
@@ -25,6 +31,7 @@ from transom.runtime.api import (
 )
 from transom.runtime.images.service import ImageService
 from transom.runtime.native.store import NodeImages
+from transom.runtime.sim.engine import SimRuntime
 from transom.runtime.wine.platform import WinePlatform
 from transom.windows.builds import BUILDS
 
@@ -34,42 +41,51 @@ SYSTEM = r"NT AUTHORITY\SYSTEM"
 HOST_PROCESS = LinuxSandbox(host_network=True, host_process=True)
 
 
-@pytest.fixture
-def play(tmp_path: Path, cache: Path) -> ContextFactory:
+@pytest.fixture(params=["sim", "wine"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> ContextFactory:
+    if request.param == "sim":
+        return simulated
     why = unavailable()
     if why:
         pytest.skip(why)
+    cache: Path = request.getfixturevalue("cache")
+    return lambda version="1.7.29": under_wine(tmp_path, cache, version)
 
-    @asynccontextmanager
-    async def run(version: str = "1.7.29") -> AsyncIterator[Bench]:
-        host = RealWindowsHost("win1", RealClock(), tmp_path / "node", build=BUILDS[20348])
-        images = NodeImages(ImageService(tmp_path / "images"), "test/win1", "windows", 20348)
-        platform = WinePlatform(cache, build=20348, version=version)
-        await platform.prepare()
-        async with (
-            asyncio.timeout(100),
-            behaviour.native(tmp_path, host, platform, images) as (runtime, network, cgroup),  # type: ignore[arg-type]
-        ):
-            bench = Bench(
-                "wine",
-                runtime,
-                host,
-                behaviour.Windows(),
-                IMAGE,
-                r"C:\var\log\pods\web",
-                network,
-                None,
-                tmp_path,
-                cgroup,
-            )
-            bench.runtime.subscribe(bench.heard)
-            yield bench
 
-    return run
+@asynccontextmanager
+async def simulated(version: str = "1.7.29") -> AsyncIterator[Bench]:
+    clock, dataplane = RealClock(), TableDataplane()
+    host = WindowsHost("win1", clock, build=BUILDS[20348])
+    network = TableNetwork(dataplane, "192.168.0.1", "10.244.1.0/24")
+    runtime = SimRuntime(
+        host, clock, random.Random(1), network, dataplane, "containerd", version=version
+    )
+    async with asyncio.timeout(100):
+        yield a_bench("sim", runtime, host, network)
+
+
+@asynccontextmanager
+async def under_wine(folder: Path, cache: Path, version: str) -> AsyncIterator[Bench]:
+    host = RealWindowsHost("win1", RealClock(), folder / "node", build=BUILDS[20348])
+    images = NodeImages(ImageService(folder / "images"), "test/win1", "windows", 20348)
+    platform = WinePlatform(cache, build=20348, version=version)
+    await platform.prepare()
+    async with (
+        asyncio.timeout(100),
+        behaviour.native(folder, host, platform, images) as (runtime, network, _),  # type: ignore[arg-type]
+    ):
+        yield a_bench("wine", runtime, host, network)
+
+
+def a_bench(kind: str, runtime: Any, host: Any, network: TableNetwork) -> Bench:
+    logs = r"C:\var\log\pods\web"
+    bench = Bench(kind, runtime, host, behaviour.Windows(), IMAGE, logs, network)
+    runtime.subscribe(bench.heard)
+    return bench
 
 
 async def host_process(b: Bench, command: tuple[str, ...], user: str = SYSTEM, **more: Any) -> str:
-    sandbox = await b.sandbox(linux=HOST_PROCESS)
+    sandbox = await b.sandbox(linux=HOST_PROCESS, hostname="")
     windows = WindowsContainer(run_as_user_name=user, host_process=True)
     return await b.run(command, sandbox, windows=windows, **more)
 
@@ -84,11 +100,9 @@ async def test_it_sees_the_drive_the_build_and_the_name_of_the_node(play: Contex
     async with play() as b:
         b.host.files.write(r"C:\host.txt", b"of the node")
         lines = await printed(b, r"type C:\host.txt & echo. & hostname & ver & echo here> C:\made")
-        assert [line for line in lines if line] == [
-            "of the node",
-            "WIN1",
-            "Microsoft Windows 10.0.20348",
-        ]
+        file, name, version = (line for line in lines if line)
+        assert (file, name.upper()) == ("of the node", "WIN1")
+        assert re.match(r"Microsoft Windows (\[Version )?10\.0\.20348", version)
         assert b.host.files.read(r"C:\made") == b"here\r\n"
         [sandbox] = b.runtime.sandboxes()
         assert sandbox.ips == ()
@@ -150,7 +164,6 @@ async def test_service_accounts(play: ContextFactory, asked: str, shown: str) ->
 
 async def test_a_group_gets_an_account_for_the_time_of_the_container(play: ContextFactory) -> None:
     async with play() as b:
-        assert isinstance(b.host, RealWindowsHost)
         b.host.account_database.add_group("operators")
         command = ("cmd", "/c", "whoami & ping -n 3600 127.0.0.1 > nul")
         made = await host_process(b, command, "operators")
@@ -185,3 +198,60 @@ async def test_the_runtime_expands_the_mount_point(play: ContextFactory) -> None
         made = await host_process(b, command, env=(variable,))
         await b.ended(made)
         assert b.printed(made) == [r"C:\hpc C:\hpc"]
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "shown"),
+    [
+        ("1.7.29", "", r"C:\hpc"),
+        ("1.7.29", r"C:\k", r"C:\k"),
+        ("1.7.29", r"C:\hpc\missing", r"C:\hpc\missing"),
+        ("1.6.36", r"C:\k", r"C:\C\{made}\k"),
+        ("1.6.36", r"%CONTAINER_SANDBOX_MOUNT_POINT%\k", r"C:\C\{made}\k"),
+    ],
+)
+async def test_working_directories(
+    play: ContextFactory, version: str, asked: str, shown: str
+) -> None:
+    async with play(version) as b:
+        b.host.files.mkdir(r"C:\k")
+        made = await host_process(b, ("cmd", "/c", "cd"), working_dir=asked)
+        await b.ended(made)
+        assert b.printed(made) == [shown.format(made=made)]
+
+
+async def test_commands_in_it(play: ContextFactory) -> None:
+    """As the user of the container, with its variable and its view of the drive."""
+    async with play() as b:
+        path, _ = b.volume("data")
+        b.host.files.write(rf"{path}\a", b"mounted\n")
+        made = await host_process(
+            b,
+            ("cmd", "/c", "ping -n 3600 127.0.0.1 > nul"),
+            r"NT AUTHORITY\Local service",
+            mounts=(Mount(r"C:\etc\conf", path),),
+        )
+        line = r"whoami & echo %CONTAINER_SANDBOX_MOUNT_POINT%& type C:\etc\conf\a"
+        done = await b.runtime.exec_sync(made, ("cmd", "/c", line))
+        assert done.exit_code == 0
+        assert done.stdout.decode().lower().split("\r\n")[:2] == [
+            r"nt authority\local service",
+            "c:\\hpc",
+        ]
+        assert done.stdout.endswith(b"mounted\n")
+        assert b.host.files.exists(rf"{path}\a")
+
+
+async def test_a_read_only_volume(play: ContextFactory) -> None:
+    async with play() as b:
+        path, _ = b.volume("data")
+        mounts = (Mount(r"C:\etc\conf", path, read_only=True),)
+        made = await host_process(b, ("cmd", "/c", r"echo x> C:\etc\conf\x"), mounts=mounts)
+        await b.ended(made)
+        assert not b.host.files.exists(rf"{path}\x")
+
+
+async def test_containers_share_the_drive_of_the_node(play: ContextFactory) -> None:
+    async with play() as b:
+        assert await printed(b, r"echo from the first> C:\shared.txt") == []
+        assert await printed(b, r"type C:\shared.txt") == ["from the first"]

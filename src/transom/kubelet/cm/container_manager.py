@@ -332,6 +332,22 @@ class ContainerManager:
             pod, config, limit_cpu=not (without_quota and self._has_exclusive_cpus(uid, pod))
         )
 
+    # ---- the pod resources API
+
+    def cpus_of_container(self, uid: str, name: str) -> Sequence[int]:
+        return sorted(self._cpus.exclusive_cpus(uid, name)) if self._cpus is not None else ()
+
+    def allocatable_cpus(self) -> Sequence[int]:
+        return sorted(self._cpus.allocatable) if self._cpus is not None else ()
+
+    def memory_of_container(self, uid: str, name: str) -> Sequence[dict[str, object]]:
+        blocks = self._memory.blocks_of(uid, name) if self._memory is not None else ()
+        return [_memory_message(b.type, b.size, b.numa_nodes) for b in blocks]
+
+    def allocatable_memory(self) -> Sequence[dict[str, object]]:
+        found = self._memory.allocatable() if self._memory is not None else ()
+        return [_memory_message(kind, size, (node,)) for node, kind, size in found]
+
     def resize_problem(self, pod: Object, allocated: Object) -> str:
         if not self._env.os.has_container_manager():
             return ""
@@ -382,6 +398,11 @@ class ContainerManager:
             cpus = self._cpus.cpus_of(pod["metadata"]["uid"], spec["name"])
             return WindowsResources(cpuset=format_cpuset(cpus))
         return self.adjust(pod, spec, env.os.linux_resources(pod, spec, env.host))
+
+
+def _memory_message(kind: str, size: int, numa_nodes: Iterable[int]) -> dict[str, object]:
+    nodes = [{"ID": number} for number in numa_nodes]
+    return {"memory_type": kind, "size": size, "topology": {"nodes": nodes}}
 
 
 def _merge(policy: TopologyPolicy, hints: Sequence[Hints]) -> TopologyHint:

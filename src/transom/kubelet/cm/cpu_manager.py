@@ -132,6 +132,11 @@ class StaticCpuManager:
     # ---- what containers may use
     # ----------------------------------------------------------------------------------------------
 
+    @property
+    def allocatable(self) -> CpuSet:
+        """All that are not reserved."""
+        return self._topology.all - self._reserved
+
     def cpus_of(self, uid: str, container: str) -> CpuSet:
         """Its exclusive CPUs, otherwise the shared ones."""
         return self.exclusive_cpus(uid, container) or self._state.default

@@ -6,7 +6,7 @@ as few NUMA nodes as possible. The texts of errors are Kubernetes' own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from transom.kubelet.cm.hints import NumaMask, TopologyHint, mask_bits, numa_masks
@@ -127,6 +127,16 @@ class StaticMemoryManager:
 
     # ---- allocations
     # ----------------------------------------------------------------------------------------------
+
+    def blocks_of(self, uid: str, container: str) -> Iterable[MemoryBlock]:
+        return self._state.blocks(uid, container)
+
+    def allocatable(self) -> Iterator[tuple[int, str, int]]:
+        """NUMA node, type and bytes."""
+        for number, node in sorted(self._state.machine.nodes.items()):
+            for kind, table in sorted(node.tables.items()):
+                if table.allocatable:
+                    yield number, kind, table.allocatable
 
     def numa_nodes_of(self, uid: str, container: str) -> NumaMask:
         blocks = self._state.blocks(uid, container)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.client.resources import GroupVersionResource
 from transom.kit.rpc import RpcError
@@ -185,6 +185,34 @@ class DynamicResourceManager:
         except PodClaimError as problem:
             raise ClaimFailure(str(problem)) from problem
         return tuple(out)
+
+    def claimed_devices(self, pod: Object, container: Object) -> list[dict[str, Any]]:
+        """As messages of the pod resources API."""
+        out: list[dict[str, Any]] = []
+        for name, request in container_requests(pod, container):
+            claim = self._cache.get(pod["metadata"]["namespace"], name)
+            if claim is None:
+                continue
+            devices = [
+                {
+                    "cdi_devices": [{"name": one} for one in device.cdi_names],
+                    "driver_name": driver,
+                    "pool_name": device.pool,
+                    "device_name": device.name,
+                    "share_id": device.share,
+                }
+                for driver, found in claim.drivers.items()
+                for device in found
+                if not request or not device.requests or request in device.requests
+            ]
+            out.append(
+                {
+                    "claim_name": claim.name,
+                    "claim_namespace": claim.namespace,
+                    "claim_resources": devices,
+                }
+            )
+        return out
 
     async def unprepare(self, uid: str) -> None:
         """After the pod's containers have ended. Raises ClaimFailure."""

@@ -69,6 +69,40 @@ TABLE: Final[dict[str, MetricRow]] = {
         ("driver_name", "method_name", "grpc_status_code"),
         _DRA_SECONDS,
     ),
+    "kubelet_pod_resources_endpoint_requests_total": MetricRow(
+        "counter",
+        "Cumulative number of requests to the PodResource endpoint. "
+        "Broken down by server api version.",
+        ("server_api_version",),
+    ),
+    "kubelet_pod_resources_endpoint_requests_list": MetricRow(
+        "counter",
+        "Number of requests to the PodResource List endpoint. Broken down by server api version.",
+        ("server_api_version",),
+    ),
+    "kubelet_pod_resources_endpoint_requests_get_allocatable": MetricRow(
+        "counter",
+        "Number of requests to the PodResource GetAllocatableResources endpoint. "
+        "Broken down by server api version.",
+        ("server_api_version",),
+    ),
+    "kubelet_pod_resources_endpoint_errors_get_allocatable": MetricRow(
+        "counter",
+        "Number of requests to the PodResource GetAllocatableResources endpoint which returned error. "
+        "Broken down by server api version.",
+        ("server_api_version",),
+    ),
+    "kubelet_pod_resources_endpoint_requests_get": MetricRow(
+        "counter",
+        "Number of requests to the PodResource Get endpoint. Broken down by server api version.",
+        ("server_api_version",),
+    ),
+    "kubelet_pod_resources_endpoint_errors_get": MetricRow(
+        "counter",
+        "Number of requests to the PodResource Get endpoint which returned error. "
+        "Broken down by server api version.",
+        ("server_api_version",),
+    ),
     "kubelet_started_containers_total": MetricRow(
         "counter", "Cumulative number of containers started", ("container_type",)
     ),

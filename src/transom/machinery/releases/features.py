@@ -26,6 +26,7 @@ SUPPORTED_BEFORE_1_21: Final = {
     "CSIStorageCapacity": Release(1, 21),
     "HPAContainerMetrics": Release(1, 27),
     "IPv6DualStack": Release(1, 21),
+    "KubeletPodResources": Release(1, 15),
     "TTLAfterFinished": Release(1, 21),
     "TopologyManager": Release(1, 18),
 }

@@ -41,6 +41,10 @@ KubeletBehaviour = Literal[
     "HookErrorsHidden",
     "ImageSizeOfPulls",
     "PlainHookReasons",
+    "PodResourcesByMethod",
+    "PodResourcesGet",
+    "PodResourcesMemory",
+    "PodResourcesWithoutGates",
     "PullErrorsKept",
     "PullRecordsV1Beta1",
     "RejectedPods",
@@ -127,6 +131,11 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "ImageSizeOfPulls": Release(1, 30),
     # The reason of a container whose postStart hook failed has no error text.
     "PlainHookReasons": Release(1, 22),
+    # The pod resources API has GetAllocatableResources, and metrics by method.
+    "PodResourcesByMethod": Release(1, 21),
+    "PodResourcesGet": Release(1, 27),
+    "PodResourcesMemory": Release(1, 22),
+    "PodResourcesWithoutGates": Release(1, 28),
     # The message of ImagePullBackOff has the last error.
     "PullErrorsKept": Release(1, 32),
     # Messages of pods that a kubelet rejects begin with "Pod was rejected: ".

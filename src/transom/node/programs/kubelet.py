@@ -23,6 +23,7 @@ from transom.kit.user_errors import UserError
 from transom.kubelet import credential_providers
 from transom.kubelet.base import DriverFolders, KubeletContext, ProgramOutput, RunProgram
 from transom.kubelet.config import CredentialProviderConfig, KubeletConfig
+from transom.kubelet.decoding import pod_decoder
 from transom.kubelet.features import credential_provider_features
 from transom.kubelet.kubelet import BadConfiguration, Kubelet
 from transom.kubelet.node import checks
@@ -65,6 +66,7 @@ from transom.node.programs.start import (
     log_flags,
 )
 from transom.runtime.sim.engine import SimRuntime
+from transom.windows.releases import parse_release_version
 
 log = logging.getLogger("transom.node")
 
@@ -396,6 +398,12 @@ def _make_kubelet(
         drivers=DriverFolders(*node.driver_folders),
         cloud=cluster.cloud,
         run_program=_program_runner(node),
+        decode_pod=pod_decoder(
+            config.release,
+            config.feature_gates,
+            parse_release_version(cluster.settings.release),
+            cluster.settings.feature_gates,
+        ),
     )
     static = RealFolder(node.spec.static_pods) if node.spec.static_pods else None
     try:

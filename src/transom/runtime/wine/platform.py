@@ -216,7 +216,7 @@ class WinePlatform:
         root = bundle.make_root(wine, user, self._helpers, request)
         if owner and not host_process:
             bundle.let_users_write(request.snapshot, request.image.layers)
-        bundle.make_directory(at.drive, drives.split_windows_path(self._directory(request)), owner)
+        self._make_directory(request, at.drive, owner)
         bundle.make_user_profile(
             at.drive,
             drives.spelled_path(at.drive, drives.split_windows_path(user.profile)[1]),
@@ -236,6 +236,17 @@ class WinePlatform:
             if host_process
             else bundle.container_drive(request),
         )
+
+    def _make_directory(self, request: ContainerRequest, drive: Path, owner: int) -> None:
+        """The working directory, if it is missing. The volume of a HostProcess container covers a
+        directory of the node's drive.
+        """
+        letter, names = drives.split_windows_path(self._directory(request))
+        if request.sandbox.plan.host_process:
+            point = drives.split_windows_path(self._mount_point(request))[1]
+            if [n.lower() for n in names[: len(point)]] == [n.lower() for n in point]:
+                drive, names = request.snapshot, names[len(point) :]
+        bundle.make_directory(drive, (letter, names), owner)
 
     def _command(
         self,
