@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from transom.doctor.node_inspection import NodeState
@@ -38,6 +38,7 @@ class ClusterSnapshot:
     secrets: Mapping[tuple[str, str], str] = field(default_factory=dict)
     # names of ExternalName services that cluster DNS does not resolve, and why
     unresolved: Mapping[str, str] = field(default_factory=dict)
+    virtual_time: bool = False  # `now` is the cluster's time, not this machine's
     server_time: float = 0.0  # of the API server, from its Date header; 0 if it has none
 
     def of(self, plural: str) -> Sequence[Object]:
@@ -191,8 +192,9 @@ def event_message(event: Object) -> str:
     )
 
 
+@lru_cache(maxsize=16384)
 def time_of(text: str) -> float:
-    """0 if it is not a valid time."""
+    """0 if it is not a valid time. Checks ask for the times of the same events again and again."""
     try:
         return parse_rfc3339(text)
     except ValueError:

@@ -148,6 +148,13 @@ async def ask(world: World, **query: Any) -> bytes:
     return answer.body or b""
 
 
+async def test_the_last_moment_that_has_a_date() -> None:
+    programs = Programs()
+    world = World(version=V36, enable_system_log_query=True, run_program=programs)
+    await ask(world, query="kubelet", untilTime="9999-12-31T23:59:59.999999999Z")
+    assert "--until=9999-12-31 23:59:59" in programs.run[-1]
+
+
 @pytest.mark.windows("W-DBG-07", "W-DBG-10", "W-DBG-11")
 async def test_services_log_to_the_journal_or_to_files() -> None:
     programs = Programs()

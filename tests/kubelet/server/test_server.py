@@ -100,6 +100,11 @@ def test_answers_of_the_api_server_are_remembered_for_a_while() -> None:
         ("/run/ns/p/c", "GET", (405, "405: Method Not Allowed")),
         ("/logs/nothing", "GET", (404, "404 page not found\n")),
         ("/logs/../etc/passwd", "GET", (301, '<a href="/etc/passwd">Moved Permanently</a>.\n\n')),
+        (
+            '/pods//"><script>\r\nX: y',
+            "GET",
+            (301, '<a href="/pods/%22%3E%3Cscript%3E%0D%0AX:%20y">Moved Permanently</a>.\n\n'),
+        ),
         ("/runningpods", "GET", (301, '<a href="/runningpods/">Moved Permanently</a>.\n\n')),
     ],
 )
