@@ -28,11 +28,20 @@ from tests.doctor.failures import (
     restart,
     restart_hns,
     service,
+    sleep,
     start,
     stop,
     switch,
     webhook,
     write_file,
+)
+
+_SUB_PATHS = pod(
+    os="windows",
+    spec={"nodeName": "windows-1", "volumes": [{"name": "v", "emptyDir": {}}]},
+    volumeMounts=[
+        {"name": "v", "mountPath": f"C:\\{path}", "subPath": path} for path in ("one", "two")
+    ],
 )
 
 MACHINE_FAILURES: tuple[Failure, ...] = (
@@ -323,6 +332,15 @@ MACHINE_FAILURES: tuple[Failure, ...] = (
         undo=start("windows-1", "kubelet"),
         record="SUP-TRB-002",
         also=("is not Ready",),
+    ),
+    Failure(
+        "a pod with several subPath mounts is deleted",
+        A,
+        "is not deleted: a container has several subPath mounts",
+        "Restart the kubelet on windows-1",
+        do=both(create(_SUB_PATHS), sleep(20), begin_delete(_SUB_PATHS)),
+        undo=restart("windows-1", "kubelet"),
+        record="WIN-STO-001",
     ),
     Failure(
         "65 backends",

@@ -45,6 +45,7 @@ from transom.doctor.snapshot import (
     time_of,
 )
 
+_KUBELET: Final = re.compile(r"v1\.(\d+)\.")
 _SLOW_END: Final = 30.0  # seconds beyond its grace period
 _CREATING: Final = ("ContainerCreating", "PodInitializing")
 _TROUBLE: Final = (
@@ -180,6 +181,19 @@ def _does_not_end(s: ClusterSnapshot, pod: Object, where: str) -> DoctorFinding:
             why,
             f"Start the node; if it is lost: {grace}",
         )
+    if node and _keeps_sub_paths(s.node[node], pod):
+        restart = f"transom node exec {node} -- Restart-Service kubelet"
+        return DoctorFinding(
+            "warning",
+            "is not deleted: a container has several subPath mounts, whose directories the kubelet "
+            "keeps open",
+            (where,),
+            "Before 1.37 the kubelet of a Windows node closes the last one only, and cannot remove "
+            "the volume (kubernetes/kubernetes#112630).",
+            f"Restart the kubelet on {node}, and mount the whole volume instead.",
+            "WIN-STO-001",
+            commands=(restart,),
+        )
     event = newest_message(s, pod, "FailedKillPod", "FailedPreStopHook", "ExceededGracePeriod")
     return DoctorFinding(
         "warning",
@@ -187,6 +201,18 @@ def _does_not_end(s: ClusterSnapshot, pod: Object, where: str) -> DoctorFinding:
         (where,),
         why,
         f"Look at the kubelet's log on {node}; then: {grace}",
+    )
+
+
+def _keeps_sub_paths(node: Object, pod: Object) -> bool:
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    version = _KUBELET.match(str(info.get("kubeletVersion") or ""))
+    if info.get("operatingSystem") != "windows" or version is None or int(version[1]) >= 37:
+        return False
+    spec = pod.get("spec") or {}
+    return any(
+        sum(bool(m.get("subPath") or m.get("subPathExpr")) for m in c.get("volumeMounts") or ()) > 1
+        for c in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     )
 
 

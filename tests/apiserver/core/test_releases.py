@@ -168,3 +168,24 @@ async def test_the_writer_of_a_daemon_set_owns_its_template_generation() -> None
         assert made["metadata"]["annotations"] == {key: "1"}
         owned = made["metadata"]["managedFields"][0]["fieldsV1"]
         assert owned["f:metadata"]["f:annotations"] == {".": {}, f"f:{key}": {}}
+
+
+@pytest.mark.windows("W-POD-03", "SUP-POD-103")
+@pytest.mark.parametrize(
+    ("release", "gates", "kept"),
+    [
+        ("1.22", {}, False),
+        ("1.23", {}, False),
+        ("1.23", {"IdentifyPodOS": True}, True),
+        ("1.24", {}, True),
+        ("1.36", {}, True),
+    ],
+)
+async def test_the_operating_system_of_a_pod_needs_a_gate_before_1_24(
+    release: str, gates: dict[str, bool], kept: bool
+) -> None:
+    async with on(release, feature_gates=gates) as api:
+        spec = {**POD["spec"], "os": {"name": "windows"}}
+        template = {"metadata": {"name": "t"}, "template": {**POD, "spec": spec}}
+        made = await api.ok("POST", "/api/v1/namespaces/default/podtemplates", template)
+        assert ("os" in made["template"]["spec"]) is kept

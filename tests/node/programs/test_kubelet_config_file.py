@@ -10,7 +10,7 @@ import pytest
 from transom.kit.clock import VirtualClock
 from transom.kubelet import os_linux
 from transom.machines.linux import LinuxHost
-from transom.node.programs.flags.gates import unrecognized_gates
+from transom.node.programs.flags.gates import gate_problem
 from transom.node.programs.flags.golang import FlagError
 from transom.node.programs.flags.kubelet import kubelet_flags, parse_kubelet_flags
 from transom.node.programs.kubelet_config_file import (
@@ -91,8 +91,8 @@ def test_settings_without_a_flag() -> None:
 
 
 def test_gates_of_the_release() -> None:
-    assert not unrecognized_gates(["SidecarContainers"], (1, 30))
-    assert unrecognized_gates(["SidecarContainers"], (1, 20)) == (
+    assert not gate_problem({"SidecarContainers": True}, (1, 30))
+    assert gate_problem({"SidecarContainers": True}, (1, 20)) == (
         "unrecognized feature gate: SidecarContainers"
     )
-    assert unrecognized_gates(["Nothing"], (1, 36)) == "unrecognized feature gate: Nothing"
+    assert gate_problem({"Nothing": True}, (1, 36)) == "unrecognized feature gate: Nothing"

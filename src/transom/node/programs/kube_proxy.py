@@ -220,7 +220,7 @@ def _configuration(
             if not start.at_boot:
                 log.line(WARNING, "server.go:226", _ALL_DEPRECATED)
             config = proxy_config.proxy_config_from_flags(given.flags)
-        unknown = gates.unrecognized_gates(config.gates)
+        unknown = gates.gate_problem(config.gates, _release(start))
         if unknown:
             raise ProxyConfigError(f"failed complete: {unknown}")
         proxy_config.check_proxy_config(config, _os(start), _release(start))

@@ -191,7 +191,7 @@ def _checked_config(
         config = flags.kubelet_config_from_flags(parsed, base, start.path)
     except FlagError as problem:
         exit_fatal(log, "server.go:210", str(problem))
-    unknown = gates.unrecognized_gates(config.feature_gates, config.release)
+    unknown = gates.gate_problem(config.feature_gates, config.release)
     if unknown:
         exit_fatal(log, "server.go:178", unknown)
     problems = checks.check_node_configuration(config, start.rules, start.node.machine)

@@ -260,10 +260,31 @@ def test_words_after_the_flags() -> None:
 
 
 def test_gates() -> None:
-    assert gates.unrecognized_gates({"WinOverlay": True, "AllAlpha": False}) == ""
-    assert (
-        gates.unrecognized_gates({"WinUnderlay": True}) == "unrecognized feature gate: WinUnderlay"
-    )
+    assert gates.gate_problem({"WinOverlay": True, "AllAlpha": False}) == ""
+    assert gates.gate_problem({"WinUnderlay": True}) == "unrecognized feature gate: WinUnderlay"
+
+
+@pytest.mark.windows("W-GATE-01", "W-GATE-02", "W-GATE-03", "W-GATE-06", "W-GATE-10")
+@pytest.mark.parametrize(
+    ("gate", "value", "minor", "problem"),
+    [
+        ("WinDSR", False, 33, ""),
+        ("WinDSR", True, 34, ""),
+        ("WinDSR", False, 34, "cannot set feature gate WinDSR to false, feature is locked to true"),
+        ("WinOverlay", False, 33, ""),
+        ("WinOverlay", False, 36, "feature is locked to true"),
+        ("HyperVContainer", True, 20, ""),
+        ("HyperVContainer", True, 21, "unrecognized feature gate: HyperVContainer"),
+        ("WindowsGMSA", True, 20, ""),
+        ("WindowsGMSA", True, 36, "unrecognized feature gate: WindowsGMSA"),
+        ("WindowsRunAsUserName", True, 36, "unrecognized feature gate: WindowsRunAsUserName"),
+        ("ContextualLogging", True, 36, ""),
+        ("AllBeta", True, 36, ""),
+    ],
+)
+def test_gates_by_release(gate: str, value: bool, minor: int, problem: str) -> None:
+    found = gates.gate_problem({gate: value}, (1, minor))
+    assert problem in found and bool(found) == bool(problem)
 
 
 def test_flags_without_effect_are_reported() -> None:

@@ -4,7 +4,7 @@ release. Their effects are implemented elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from transom.machinery.releases import TABLES_SINCE, Release
@@ -34,15 +34,38 @@ StorageVersionHash StreamingProxyRedirects SupportNodePidsLimit SupportPodPidsLi
 TokenRequestProjection TopologyManager ValidateProxyRedirects VolumePVCDataSource VolumeSnapshotDataSource VolumeSubpath
 WarningHeaders WatchBookmark WinDSR WinOverlay WindowsEndpointSliceProxying WindowsGMSA WindowsRunAsUserName
 """
+# Gates of every program that are not in the tables of the releases.
+_OF_ALL: Final = frozenset(
+    (
+        "AllAlpha",
+        "AllBeta",
+        "ContextualLogging",
+        "LoggingAlphaOptions",
+        "LoggingBetaOptions",
+        "LoggingStableOptions",
+    )
+)
 KNOWN: Final = frozenset(_NAMES.split()) | {name for name, gate in GATES.items() if gate.flag}
 
 
-def unrecognized_gates(names: Iterable[str], release: tuple[int, int] = (1, 20)) -> str:
-    """A program's message about the first unknown gate; empty if all gates are known."""
-    unknown = [name for name in names if name not in KNOWN]
-    if unknown and Release(*release) >= TABLES_SINCE:
-        unknown = [name for name in unknown if name not in feature_gates(Release(*release))]
-    return f"unrecognized feature gate: {unknown[0]}" if unknown else ""
+def gate_problem(gates: Mapping[str, bool], release: tuple[int, int] = (1, 20)) -> str:
+    """A program's message about the first gate that is unknown, or locked to another value; empty
+    if there is none.
+    """
+    tabled = Release(*release) >= TABLES_SINCE
+    table = feature_gates(Release(*release)) if tabled else {}
+    known = table.keys() | _OF_ALL if tabled else KNOWN
+    for name, value in gates.items():
+        if name not in known:
+            return f"unrecognized feature gate: {name}"
+        gate = table.get(name)
+        if gate is not None and gate.locked and value != gate.default:
+            locked = str(gate.default).lower()
+            return (
+                f"cannot set feature gate {name} to {str(value).lower()}, feature is locked to "
+                f"{locked}"
+            )
+    return ""
 
 
 def cluster_gates(settings: Iterable[str], release: tuple[int, int]) -> dict[str, bool]:
