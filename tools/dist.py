@@ -5,6 +5,7 @@ The same commit makes the same bytes: times are those of the commit (SOURCE_DATE
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import io
@@ -57,7 +58,15 @@ def krew_plugin(target: Path, epoch: int) -> None:
 
 
 def build(target: Path) -> list[Path]:
-    """Builds everything into the folder and returns the files."""
+    """Builds everything into the folder and returns the files. One build at a time: all use build/."""
+    lock = ROOT / "build/lock"
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return _build(target)
+
+
+def _build(target: Path) -> list[Path]:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": source_date(), "COLUMNS": "80"}
     os.environ.update(environment)
     write_shared_files(SHARE, float(environment["SOURCE_DATE_EPOCH"]))

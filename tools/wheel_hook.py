@@ -1,9 +1,9 @@
 """hatchling's build hook: what a wheel has besides, and instead of, the files of src/.
 
 It adds the man pages and shell completions that `make man` has written. Modules are installed
-without docstrings, comments and annotations of functions, and indented by one space, in all parts
-but `transom.testing`, which users import: that makes the installed modules a fifth smaller. Lines
-keep their numbers; the sdist has it all.
+without docstrings, comments, annotations of functions and variables and imports for type checkers,
+and indented by one space, in all parts but `transom.testing`, which users import: that makes the
+installed modules a fifth smaller. Lines keep their numbers; the sdist has it all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,11 @@ COMPLETE = ("testing",)  # packages whose docstrings and annotations users need
 # From Python 3.12 on, a formatted string is several tokens.
 _STRING_STARTS = {number for number, name in tokenize.tok_name.items() if name == "FSTRING_START"}
 _STRING_ENDS = {number for number, name in tokenize.tok_name.items() if name == "FSTRING_END"}
+TYPE_MODULES = ("collections.abc", "types", "typing")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+# A range of the source (line and column, twice), and what stands there instead
+_Edit = tuple[int, int, int, int, bytes]
 
 
 class SharedFilesHook(BuildHookInterface[Any]):
@@ -57,7 +61,8 @@ def _is_newer(made: Path, source: Path) -> bool:
 
 def smaller_source(source: bytes) -> bytes:
     """The same program, line by line, with nothing that only its readers and type checkers need."""
-    return _without_layout(_without_notes(source))
+    bare = _replace(source, _removals(ast.parse(source), source.split(b"\n")))
+    return _without_layout(_replace(bare, _unused_types(ast.parse(bare))))
 
 
 def _without_layout(source: bytes) -> bytes:
@@ -87,10 +92,9 @@ def _without_layout(source: bytes) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _without_notes(source: bytes) -> bytes:
-    """Without docstrings and annotations of functions."""
+def _replace(source: bytes, edits: Iterable[_Edit]) -> bytes:
     lines = source.split(b"\n")
-    for first, start, last, end, text in sorted(_removals(ast.parse(source), lines), reverse=True):
+    for first, start, last, end, text in sorted(edits, reverse=True):
         rest = lines[last][end:]
         for number in range(first + 1, last + 1):
             lines[number] = b""
@@ -98,26 +102,58 @@ def _without_notes(source: bytes) -> bytes:
     return b"\n".join(lines)
 
 
-def _removals(tree: ast.AST, lines: list[bytes]) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Ranges of the source (line and column, twice), and what stands there instead."""
-    for node in ast.walk(tree):
-        if isinstance(node, _Documented) and (text := docstring_of(node)) is not None:
-            only = len(node.body) == 1 and not isinstance(node, ast.Module)
-            yield *_range(text), b"..." if only else b""
+def _removals(tree: ast.AST, lines: list[bytes], *, is_class: bool = False) -> Iterator[_Edit]:
+    """Docstrings, annotations other than those of a class's fields, and what is for type checkers."""
+    if isinstance(tree, _Documented) and (text := docstring_of(tree)) is not None:
+        only = len(tree.body) == 1 and not isinstance(tree, ast.Module)
+        yield *_range(text), b"..." if only else b""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and is_for_type_checkers(node):
+            first, start, _, _ = _range(node.body[0])
+            _, _, last, end = _range(node.body[-1])
+            yield first, start, last, end, b"pass"
+            for other in node.orelse:
+                yield from _removals(other, lines)
+            continue
         if isinstance(node, ast.arg) and node.annotation is not None:
-            first, _, last, end = _range(node.annotation)
-            start = node.col_offset + len(node.arg.encode())
-            colon = lines[first][start : node.annotation.col_offset].strip()
-            if first == last == node.lineno - 1 and colon == b":":
-                yield first, start, last, end, b""
+            yield from _annotation(node, node.arg, node.annotation, lines)
+        if isinstance(node, ast.AnnAssign) and node.value is not None and not is_class:
+            yield from _annotation(node, ast.unparse(node.target), node.annotation, lines)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
             first, start, last, end = _range(node.returns)
             before = lines[first][:start].rstrip()
             if first == last and before.endswith(b"->"):
                 yield first, len(before[:-2].rstrip()), last, end, b""
+        yield from _removals(node, lines, is_class=isinstance(node, ast.ClassDef))
 
 
-def _range(node: ast.expr | ast.Expr) -> tuple[int, int, int, int]:
+def _annotation(
+    node: ast.arg | ast.AnnAssign, target: str, annotation: ast.expr, lines: list[bytes]
+) -> Iterator[_Edit]:
+    """If it is on the line of its variable."""
+    first, _, last, end = _range(annotation)
+    start = node.col_offset + len(target.encode())
+    colon = lines[first][start : annotation.col_offset].strip()
+    if first == last == node.lineno - 1 and colon == b":":
+        yield first, start, last, end, b""
+
+
+def is_for_type_checkers(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _unused_types(tree: ast.Module) -> Iterator[_Edit]:
+    """Imports of the standard library's names for annotations, if no annotation is left that has them."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module in TYPE_MODULES:
+            names = [alias.name for alias in node.names if (alias.asname or alias.name) in used]
+            if all(alias.asname is None for alias in node.names) and len(names) < len(node.names):
+                text = f"from {node.module} import {', '.join(names)}" if names else ""
+                yield *_range(node), text.encode()
+
+
+def _range(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
     assert node.end_lineno is not None and node.end_col_offset is not None
     return node.lineno - 1, node.col_offset, node.end_lineno - 1, node.end_col_offset
 

@@ -4,6 +4,9 @@
 # TRANSOM_UP (options of `transom up`), TRANSOM_LINT (paths and options of `transom lint`), TRANSOM_REPORT (the file).
 set -eu
 
+place=${RUNNER_TOOL_CACHE:-${CI_PROJECT_DIR:-$HOME}}/.transom
+PATH=$place/bin:$PATH  # of the next commands of other CI systems, too
+
 summary() {  # a section of the job's summary, where the CI has one
     [ -n "${GITHUB_STEP_SUMMARY:-}" ] || return 0
     { echo "### $1"; echo '```'; cat; echo '```'; } >> "$GITHUB_STEP_SUMMARY"
@@ -16,7 +19,6 @@ install() {
         *.whl) what=$TRANSOM_VERSION ;;
         *) what="transom-k8s==$TRANSOM_VERSION" ;;
     esac
-    place=${RUNNER_TOOL_CACHE:-${CI_PROJECT_DIR:-$HOME}}/.transom
     python3 -m venv "$place"
     "$place/bin/pip" install --quiet --disable-pip-version-check "$what"
     if [ -n "${GITHUB_PATH:-}" ]; then echo "$place/bin" >> "$GITHUB_PATH"; fi

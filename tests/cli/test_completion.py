@@ -149,6 +149,29 @@ def test_words_of_other_tools(typed: str, meant: str) -> None:
     assert resolve_alias(typed.split()) == meant.split()
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("create cluster --image kindest/node:v1.34.0@sha256:0a1b", "up --release 1.34"),
+        ("create cluster --name ci --wait 60s", "up --name ci"),
+        ("cluster create blue --servers 1 --agents 2", "up --name blue --linux 2"),
+        (
+            "cluster create -i localhost:5000/k3s:v1.31.4-k3s1 -s 3 --wait",
+            "up --release 1.31 --servers 3",
+        ),
+        ("cluster delete -a", "delete --all"),
+        ("start --driver=docker --kubernetes-version=v1.32.0", "up --release 1.32"),
+        ("start -p blue --nodes 3", "up --name blue --linux 2"),
+        ("start --nodes", "up --linux"),
+    ],
+)
+def test_options_of_other_tools(typed: str, meant: str) -> None:
+    words = resolve_alias(typed.split())
+    assert [word for word in words if word] == meant.split()
+    if words[-1]:
+        make_parser(words[0])[0].parse_args(words[1:])
+
+
 def test_aliases_lead_to_options_that_exist() -> None:
     for alias in ALIASES.values():
         verb, *rest = alias.words

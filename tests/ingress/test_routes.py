@@ -9,7 +9,12 @@ import pytest
 from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import secret_context, tls_hosts
 from transom.ingress.controller import CONTROLLER, serves_ingress
-from transom.ingress.routes import host_name, make_route_table
+from transom.ingress.routes import (
+    host_name,
+    make_route_table,
+    oldest_first,
+    without_dot_segments,
+)
 
 Object = dict[str, Any]
 
@@ -163,8 +168,8 @@ def http_route(namespace: str = "infra", **spec: Any) -> Object:
     return {"metadata": meta, "spec": {"parentRefs": [parent], **spec}}
 
 
-def every_service(_namespace: str, _name: str) -> bool:
-    return True
+def every_service(_route: str, _namespace: str, _name: str) -> None:
+    return None
 
 
 def gateway_table(route: Object, class_name: str = "edge", allowed: str | None = None) -> Any:
@@ -293,7 +298,9 @@ def conditions(rows: list[Object]) -> list[str]:
 def test_a_gateway_reports_its_listeners() -> None:
     found = [attached(http_route()), attached(http_route(), sectionName="tls")]
     one = two_listeners()["infra/g"]
-    status = gateway_status.gateway_status(one, "127.0.0.1", found, lambda *_: False, NOW)
+    status = gateway_status.gateway_status(
+        one, "127.0.0.1", found, lambda *_: "InvalidCertificateRef", NOW
+    )
     web, tls, raw = status["listeners"]
     assert [row["attachedRoutes"] for row in (web, tls, raw)] == [1, 2, 0]
     assert conditions(web["conditions"]) == [
@@ -317,23 +324,87 @@ def test_a_gateway_reports_its_listeners() -> None:
     [
         ({"name": "here"}, "ResolvedRefs=True ResolvedRefs"),
         ({"name": "gone"}, "ResolvedRefs=False BackendNotFound"),
+        ({"name": "here", "namespace": "other"}, "ResolvedRefs=False RefNotPermitted"),
         ({"name": "here", "kind": "Bucket", "group": "x.io"}, "ResolvedRefs=False InvalidKind"),
     ],
 )
 def test_a_route_reports_backends_that_cannot_be_used(ref: Object, wanted: str) -> None:
-    def exists(namespace: str, name: str) -> bool:
-        return (namespace, name) == ("infra", "here")
+    def problem(route: str, namespace: str, name: str) -> str | None:
+        if route != namespace:
+            return "RefNotPermitted"
+        return None if (namespace, name) == ("infra", "here") else "BackendNotFound"
 
     route = http_route(rules=[{"backendRefs": [{"port": 80, **ref}]}])
     foreign = {"controllerName": "example.com/other", "parentRef": {"name": "x"}, "conditions": []}
     stale = {"controllerName": gateway.CONTROLLER, "parentRef": {"name": "y"}, "conditions": []}
     route["status"] = {"parents": [stale, foreign]}
-    status = gateway_status.route_status(route, [attached(route)], exists, NOW)
+    status = gateway_status.route_status(route, [attached(route)], problem, NOW)
     other, own = status["parents"]
     assert other == foreign
     assert conditions(own["conditions"]) == ["Accepted=True Accepted", wanted]
-    (made,) = gateway.http_routes(route, two_listeners(), exists)[0].backends
+    (made,) = gateway.http_routes(route, two_listeners(), problem)[0].backends
     assert made.invalid is ("False" in wanted)
+
+
+@pytest.mark.parametrize(
+    ("grant", "granted"),
+    [
+        ({}, True),
+        ({"to": [{"group": "", "kind": "Secret", "name": "pair"}]}, True),
+        ({"to": [{"group": "", "kind": "Secret", "name": "other"}]}, False),
+        ({"to": [{"group": "", "kind": "Service"}]}, False),
+        ({"to": [{"group": "x.io", "kind": "Secret"}]}, False),
+        ({"from": [{"group": gateway.GROUP, "kind": "HTTPRoute", "namespace": "team"}]}, False),
+        ({"from": [{"group": gateway.GROUP, "kind": "Gateway", "namespace": "shop"}]}, False),
+        ({"from": [{"group": "", "kind": "Gateway", "namespace": "team"}]}, False),
+        ({"namespace": "team"}, False),
+        ({"from": None}, False),
+    ],
+)
+def test_other_namespaces_are_used_only_with_a_reference_grant(
+    grant: Object, granted: bool
+) -> None:
+    spec: Object = {
+        "from": [{"group": gateway.GROUP, "kind": "Gateway", "namespace": "team"}],
+        "to": [{"group": "", "kind": "Secret"}],
+    } | {key: value for key, value in grant.items() if key != "namespace"}
+    meta = {"name": "g", "namespace": grant.get("namespace", "shop")}
+    target = ("shop", "pair")
+    found = [{"metadata": meta, "spec": spec}]
+    assert gateway.is_granted(found, "Gateway", "team", "Secret", target) is granted
+    assert not gateway.is_granted([], "Gateway", "team", "Secret", target)
+    assert gateway.is_granted([], "Gateway", "shop", "Secret", target), "its own namespace"
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/a/b", "/a/b"),
+        ("/a//b", "/a//b"),
+        ("/.well-known/x", "/.well-known/x"),
+        ("/a..b/...", "/a..b/..."),
+        ("/public/../admin", "/admin"),
+        ("/public/./../admin/", "/admin"),
+        ("/public//../admin", "/admin"),
+        ("/public\\..\\admin", "/admin"),
+        ("/public/..\\admin", "/admin"),
+        ("/public/x/..", "/public/"),
+        ("/public/.", "/public/"),
+        ("/.", "/"),
+        ("/a/..", "/"),
+        ("/..", None),
+        ("/public/../../admin", None),
+        ("/\\..\\..", None),
+    ],
+)
+def test_dot_segments_are_resolved_before_a_route_is_chosen(path: str, wanted: str | None) -> None:
+    assert without_dot_segments(path) == wanted
+
+
+def test_the_oldest_object_claims_a_host() -> None:
+    young = ingress("a-first-name", "2026-02-01T00:00:00Z")
+    old = ingress("z-last-name", "2026-01-01T00:00:00Z")
+    assert oldest_first([young, old]) == [old, young]
 
 
 def test_a_class_is_accepted() -> None:

@@ -29,6 +29,7 @@ from transom.runtime.api import (
     Sandbox,
     SandboxConfig,
     SandboxStats,
+    WindowsResources,
 )
 
 
@@ -168,9 +169,12 @@ class FakeRuntime:
         return ""
 
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
         self._call("update_container_resources", self._containers[container_id].name, resources)
+
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        self._call("update_sandbox_resources", sandbox_id, resources)
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         return [

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import yaml
+from tests.recorded_cases import GOLDEN, recorded_cases
 
 from transom.machinery import codec
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK, KINDS
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 
 
@@ -40,9 +38,7 @@ def _recorded() -> list[Any]:
     ):
         expected = json.loads((GOLDEN / "expected" / "1.20" / f"{file}.json").read_text())[case]
         steps = next(
-            c
-            for c in yaml.safe_load((GOLDEN / "cases" / f"{file}.yaml").read_text())
-            if c["name"] == case
+            c for c in recorded_cases(GOLDEN / "cases" / f"{file}.yaml") if c["name"] == case
         )
         for step in steps["steps"]:
             answer = expected.get(step["id"])
@@ -301,8 +297,16 @@ def test_custom_objects_keep_all_but_their_metadata() -> None:
         ),
         (
             b'{"kind":"Widget"}',
-            'Widget in version "v1" cannot be handled as a Widget: /, Kind=Widget is unstructured '
-            'and is not suitable for converting to "example.com/v1"',
+            "the API version in the data () does not "
+            "match the expected API version (example.com/v1)",
+        ),
+        *(
+            (
+                b'{"apiVersion":"%s","kind":"Widget"}' % written.encode(),
+                f"the API version in the data ({written}) does not "
+                "match the expected API version (example.com/v1)",
+            )
+            for written in ("v1", "apps/v1", "example.com/", "example.com/v3")
         ),
     ],
 )

@@ -130,6 +130,14 @@ def test_nodes_lose_power_and_come_back(running: Cluster) -> None:
     )
 
 
+def test_apply_keeps_every_character(running: Cluster) -> None:
+    """The server reads an apply as YAML, in which some characters of JSON are line ends or errors."""
+    text = "".join(map(chr, range(1, 0x200))) + "\u2028\u2029\ufeff\ufffe\uffff\U0001f600é"
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "text"}}
+    running.apply({**applied, "data": {"text": text}})
+    assert running.get("configmap/text")["data"] == {"text": text}
+
+
 def test_errors_of_the_api_server(running: Cluster) -> None:
     with pytest.raises(ApiError, match='pods "none" not found'):
         running.get("pod/none")
@@ -187,6 +195,7 @@ def test_a_killed_test_run_leaves_no_cluster(tmp_path: Path) -> None:
     run.communicate()
     assert select.select([descriptor], [], [], 30)[0], "the cluster is still running"
     os.close(descriptor)
+    assert not list(tmp_path.iterdir()), "its folder is removed as well"
 
 
 def test_manifests(tmp_path: Path) -> None:

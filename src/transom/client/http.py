@@ -6,6 +6,7 @@ with Retry-After, as in every Kubernetes client.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,6 +14,7 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from transom.client.api import (
+    APPLY_PATCH,
     MERGE_PATCH,
     ApiUnreachable,
     ApiWatch,
@@ -35,6 +37,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
 _IDLE_KEPT = 32
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PAGE = 500
 _COME_BACK = 10  # how often a request is retried after Retry-After
 _REASONS = {
@@ -324,7 +327,17 @@ class HttpClient:
         if body is None:
             return encode_request(method, target, headers)
         headers.append(("Content-Type", media_type))
-        return encode_request(method, target, headers, orjson.dumps(body))
+        encoded = orjson.dumps(body)
+        if media_type == APPLY_PATCH:
+            encoded = _escape_for_yaml(encoded)
+        return encode_request(method, target, headers, encoded)
+
+
+def _escape_for_yaml(encoded: bytes) -> bytes:
+    """The API server reads the body of an apply as YAML, which takes some of these characters for line
+    ends and does not accept the others. JSON allows them.
+    """
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode()).encode()
 
 
 class _HttpWatch(BatchedWatch):

@@ -2,8 +2,8 @@
 (`python -m transom.cluster.temporary OPTIONS FOLDER`).
 
 The process writes its progress to standard output, one JSON object in a line, and stops when its
-standard input is closed: a test run that is killed leaves no cluster behind. It is not part of
-`transom.testing`, because it must not import what only tests need.
+standard input is closed. It then removes the folder: a test run that is killed leaves nothing
+behind. It is not part of `transom.testing`, because it must not import what only tests need.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import sys
 import threading
@@ -81,7 +82,8 @@ def _load_options(text: str) -> ClusterOptions:
 
 def main() -> int:
     options = _load_options(sys.argv[1])
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    orphaned = threading.Event()
+    threading.Thread(target=_stop_with_parent, args=(orphaned,), daemon=True).start()
     try:
         serve_in_foreground(
             options.up_options(Path(sys.argv[2])),
@@ -91,6 +93,9 @@ def main() -> int:
     except UserError as problem:
         _report({"error": problem.message, "hint": problem.hint})
         return problem.code
+    finally:
+        if orphaned.is_set():
+            shutil.rmtree(sys.argv[2], ignore_errors=True)
     return 0
 
 
@@ -98,8 +103,10 @@ def _report(message: dict[str, object]) -> None:
     print(json.dumps(message), flush=True)  # noqa: T201
 
 
-def _stop_with_parent() -> None:
+def _stop_with_parent(orphaned: threading.Event) -> None:
+    """The parent closes its end of the pipe to stop the cluster; when it is killed, the kernel does."""
     os.read(sys.stdin.fileno(), 1)
+    orphaned.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from transom.client.api import MERGE_PATCH, ApiClient, is_conflict, is_not_found
@@ -31,7 +31,13 @@ from transom.http.server import HttpServer
 from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import IngressCertificates, tls_hosts
 from transom.ingress.proxy import BackendAddress, IngressProxy
-from transom.ingress.routes import RouteBackend, RouteTable, ingress_class, make_route_table
+from transom.ingress.routes import (
+    RouteBackend,
+    RouteTable,
+    ingress_class,
+    make_route_table,
+    oldest_first,
+)
 from transom.kit.clock import Clock, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -136,7 +142,7 @@ class IngressController:
             routes = [
                 made
                 for route in self._objects(gateway.HTTP_ROUTES)
-                for made in gateway.http_routes(route, owned, self._service_exists)
+                for made in gateway.http_routes(route, owned, self._service_problem)
             ]
             self._table = make_route_table(self._served(), routes)
         return self._table
@@ -161,11 +167,22 @@ class IngressController:
                         found |= {BackendAddress(address, number): None for number in numbers[:1]}
         return list(found)
 
-    def _service_exists(self, namespace: str, name: str) -> bool:
-        return self._services.get(namespace, name) is not None
+    def _service_problem(self, route_namespace: str, namespace: str, name: str) -> str | None:
+        if not self._granted("HTTPRoute", route_namespace, "Service", namespace, name):
+            return "RefNotPermitted"
+        return "BackendNotFound" if self._services.get(namespace, name) is None else None
 
-    def _certificate_usable(self, namespace: str, name: str) -> bool:
-        return self._certificates is not None and self._certificates.usable(namespace, name)
+    def _certificate_problem(self, gateway_namespace: str, namespace: str, name: str) -> str | None:
+        if not self._granted("Gateway", gateway_namespace, "Secret", namespace, name):
+            return "RefNotPermitted"
+        usable = self._certificates is not None and self._certificates.usable(namespace, name)
+        return None if usable else "InvalidCertificateRef"
+
+    def _granted(
+        self, kind: str, namespace: str, target_kind: str, target_namespace: str, name: str
+    ) -> bool:
+        grants = self._objects(gateway.REFERENCE_GRANTS)
+        return gateway.is_granted(grants, kind, namespace, target_kind, (target_namespace, name))
 
     def _secret(self, namespace: str, name: str) -> Object | None:
         return self._secrets.get(namespace, name) if self._secrets is not None else None
@@ -207,9 +224,12 @@ class IngressController:
 
     async def _sync(self) -> None:
         """Follows what the objects need, and writes their status."""
-        if not self._gateway and gateway.gateway_api_installed(self._definitions.list()):
-            await self._follow_gateways()
-        served = self._served()
+        definitions = self._definitions.list()
+        if not self._gateway and gateway.gateway_api_installed(definitions):
+            await self._follow_gateways(gateway.GATEWAY_RESOURCES)
+        if gateway.REFERENCE_GRANTS not in self._gateway and gateway.grants_installed(definitions):
+            await self._follow_gateways((gateway.REFERENCE_GRANTS,))
+        served = oldest_first(self._served())
         hosts = [row for obj in served for row in tls_hosts(obj)]
         hosts += self._gateway_hosts()
         if hosts and self._secrets is None:
@@ -227,22 +247,23 @@ class IngressController:
                 await self._write_status(INGRESSES, obj, {"loadBalancer": {"ingress": None}})
         await self._write_gateway_status()
 
-    async def _follow_gateways(self) -> None:
-        found = {kind: self._follow(kind) for kind in gateway.GATEWAY_RESOURCES}
+    async def _follow_gateways(self, kinds: Iterable[GroupVersionResource]) -> None:
+        found = {kind: self._follow(kind) for kind in kinds}
         self._informers.start()
         for informer in found.values():
             await informer.synced()
-        self._gateway = found
+        self._gateway |= found
         self._table = None
 
     def _gateway_hosts(self) -> list[tuple[str, str, str]]:
         found = []
-        for owned in gateways_of_informers(self._gateway).values():
+        for owned in oldest_first(gateways_of_informers(self._gateway).values()):
             namespace = owned["metadata"]["namespace"]
             for listener in (owned.get("spec") or {}).get("listeners") or ():
                 for ref in (listener.get("tls") or {}).get("certificateRefs") or ():
                     place = ref.get("namespace") or namespace
-                    found.append((listener.get("hostname") or "", place, ref["name"]))
+                    if self._granted("Gateway", namespace, "Secret", place, ref["name"]):
+                        found.append((listener.get("hostname") or "", place, ref["name"]))
         return found
 
     async def _write_gateway_status(self) -> None:
@@ -258,11 +279,11 @@ class IngressController:
             for one_parent in found:
                 attached[one_parent.gateway].append(one_parent)
             if found or route.get("status"):
-                status = gateway_status.route_status(route, found, self._service_exists, now)
+                status = gateway_status.route_status(route, found, self._service_problem, now)
                 await self._update_status(gateway.HTTP_ROUTES, route, status)
         for key, owner in owned.items():
             status = gateway_status.gateway_status(
-                owner, _HOST, attached[key], self._certificate_usable, now
+                owner, _HOST, attached[key], self._certificate_problem, now
             )
             await self._update_status(gateway.GATEWAYS, owner, status)
 
@@ -293,7 +314,7 @@ class IngressController:
 
 
 def gateways_of_informers(informers: dict[GroupVersionResource, Informer]) -> dict[str, Object]:
-    if not informers:
+    if gateway.GATEWAYS not in informers:
         return {}
     return gateway.own_gateways(
         informers[gateway.GATEWAY_CLASSES].list(), informers[gateway.GATEWAYS].list()

@@ -26,10 +26,13 @@ CONTROLLER = "transom.dev/gateway-controller"
 CLASS_NAME = "transom"
 GATEWAY_CLASSES = GroupVersionResource(GROUP, "v1", "gatewayclasses", False, "GatewayClass")
 GATEWAYS = GroupVersionResource(GROUP, "v1", "gateways", True, "Gateway")
+REFERENCE_GRANTS = GroupVersionResource(GROUP, "v1beta1", "referencegrants", True, "ReferenceGrant")
 HTTP_ROUTES = GroupVersionResource(GROUP, "v1", "httproutes", True, "HTTPRoute")
 GATEWAY_RESOURCES = (GATEWAY_CLASSES, GATEWAYS, HTTP_ROUTES)
 SCHEMES: Final = {"HTTP": "http", "HTTPS": "https"}  # by protocol of a listener
-ServiceExists = Callable[[str, str], bool]  # by namespace and name
+# The reason why an object of the first namespace cannot use the Service or Secret of this namespace
+# and name, as in conditions; None if it can.
+ReferenceProblem = Callable[[str, str, str], str | None]
 _PATH_TYPES = {"Exact": EXACT, "RegularExpression": REGULAR_EXPRESSION}
 
 
@@ -42,6 +45,45 @@ def gateway_api_installed(definitions: Iterable[Object]) -> bool:
         if version.get("served")
     }
     return all((kind.group, kind.plural, kind.version) in served for kind in GATEWAY_RESOURCES)
+
+
+def grants_installed(definitions: Iterable[Object]) -> bool:
+    kind = REFERENCE_GRANTS
+    return any(
+        spec.get("group") == kind.group
+        and (spec.get("names") or {}).get("plural") == kind.plural
+        and any(v.get("name") == kind.version and v.get("served") for v in spec["versions"])
+        for spec in (one.get("spec") or {} for one in definitions)
+    )
+
+
+def is_granted(
+    grants: Iterable[Object], kind: str, namespace: str, target_kind: str, target: tuple[str, str]
+) -> bool:
+    """Whether objects of a kind of the Gateway API in a namespace may refer to a Service or Secret
+    (namespace and name): always in their own namespace, elsewhere with a ReferenceGrant there.
+    """
+    target_namespace, name = target
+    if namespace == target_namespace:
+        return True
+    for grant in grants:
+        spec = grant.get("spec") or {}
+        if (
+            grant["metadata"]["namespace"] == target_namespace
+            and any(
+                (row.get("group"), row.get("kind"), row.get("namespace"))
+                == (GROUP, kind, namespace)
+                for row in spec.get("from") or ()
+            )
+            and any(
+                not row.get("group")
+                and row.get("kind") == target_kind
+                and row.get("name") in (None, "", name)
+                for row in spec.get("to") or ()
+            )
+        ):
+            return True
+    return False
 
 
 def own_gateways(classes: Iterable[Object], gateways: Iterable[Object]) -> dict[str, Object]:
@@ -143,7 +185,7 @@ def _common_host(first: str, second: str) -> str | None:
 
 
 def http_routes(
-    route: Object, gateways: dict[str, Object], service_exists: ServiceExists
+    route: Object, gateways: dict[str, Object], service_problem: ReferenceProblem
 ) -> list[IngressRoute]:
     """The routes of an HTTPRoute, for each scheme and host of the listeners that accept it."""
     places = {
@@ -158,7 +200,7 @@ def http_routes(
     source = f"httproute {meta['namespace']}/{meta['name']}"
     found = []
     for rule in spec.get("rules") or ():
-        backends = tuple(_backends(rule, meta["namespace"], service_exists))
+        backends = tuple(_backends(rule, meta["namespace"], service_problem))
         matches: list[Object] = rule.get("matches") or [{}]
         for match in matches:
             path = match.get("path") or {}
@@ -200,7 +242,7 @@ def _value_match(match: Object, name: str) -> ValueMatch:
 
 
 def _backends(
-    rule: Object, namespace: str, service_exists: ServiceExists
+    rule: Object, namespace: str, service_problem: ReferenceProblem
 ) -> Iterable[RouteBackend]:
     for ref in rule.get("backendRefs") or ():
         yield RouteBackend(
@@ -208,14 +250,12 @@ def _backends(
             ref["name"],
             ref.get("port", ""),
             ref.get("weight", 1),
-            invalid=unresolved_reason(ref, namespace, service_exists) is not None,
+            invalid=unresolved_reason(ref, namespace, service_problem) is not None,
         )
 
 
-def unresolved_reason(ref: Object, namespace: str, service_exists: ServiceExists) -> str | None:
+def unresolved_reason(ref: Object, namespace: str, service_problem: ReferenceProblem) -> str | None:
     """Why a reference to a backend cannot be resolved: a reason of the condition ResolvedRefs."""
     if ref.get("kind", "Service") != "Service" or ref.get("group"):
         return "InvalidKind"
-    if not service_exists(ref.get("namespace") or namespace, ref["name"]):
-        return "BackendNotFound"
-    return None
+    return service_problem(namespace, ref.get("namespace") or namespace, ref["name"])

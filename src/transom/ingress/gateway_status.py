@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from transom.ingress.gateway import (
@@ -10,13 +10,11 @@ from transom.ingress.gateway import (
     GROUP,
     SCHEMES,
     ParentAttachment,
-    ServiceExists,
+    ReferenceProblem,
     gateway_listeners,
     unresolved_reason,
 )
 from transom.machinery.objects import Object
-
-CertificateUsable = Callable[[str, str], bool]  # by namespace and name of the Secret
 
 
 def _condition(
@@ -42,7 +40,7 @@ def gateway_status(
     gateway: Object,
     address: str,
     attachments: Sequence[ParentAttachment],
-    certificate_usable: CertificateUsable,
+    certificate_problem: ReferenceProblem,
     now: str,
 ) -> Object:
     """The status of a Gateway that is served at this address; `attachments` are those to it, each
@@ -61,7 +59,7 @@ def gateway_status(
                 if listener.get("protocol") in SCHEMES
                 else [],
                 "conditions": _listener_conditions(
-                    listener, gateway["metadata"]["namespace"], certificate_usable, generation, now
+                    listener, gateway["metadata"]["namespace"], certificate_problem, generation, now
                 ),
             }
             for listener in gateway_listeners(gateway)
@@ -72,46 +70,53 @@ def gateway_status(
 def _listener_conditions(
     listener: Object,
     namespace: str,
-    certificate_usable: CertificateUsable,
+    certificate_problem: ReferenceProblem,
     generation: int,
     now: str,
 ) -> list[Object]:
     supported = listener.get("protocol") in SCHEMES
-    missing = next(
+    refused = next(
         (
-            ref["name"]
+            (ref["name"], reason)
             for ref in (listener.get("tls") or {}).get("certificateRefs") or ()
-            if not certificate_usable(ref.get("namespace") or namespace, ref["name"])
+            if (
+                reason := certificate_problem(
+                    namespace, ref.get("namespace") or namespace, ref["name"]
+                )
+            )
         ),
         None,
     )
-    programmed = supported and missing is None
+    programmed = supported and refused is None
     return [
         _condition(
             "Accepted", generation, now, "" if supported else "UnsupportedProtocol", met=supported
         ),
         _condition("Programmed", generation, now, "" if programmed else "Invalid", met=programmed),
         _condition("ResolvedRefs", generation, now)
-        if missing is None
+        if refused is None
         else _condition(
             "ResolvedRefs",
             generation,
             now,
-            "InvalidCertificateRef",
-            f'The Secret "{missing}" has no usable certificate',
+            refused[1],
+            f'The certificate in the Secret "{refused[0]}" cannot be used',
             met=False,
         ),
     ]
 
 
 def route_status(
-    route: Object, attachments: Sequence[ParentAttachment], exists: ServiceExists, now: str
+    route: Object,
+    attachments: Sequence[ParentAttachment],
+    service_problem: ReferenceProblem,
+    now: str,
 ) -> Object:
     """With the entries of other controllers unchanged."""
     generation = route["metadata"].get("generation", 1)
     entries = (route.get("status") or {}).get("parents") or ()
     others = [entry for entry in entries if entry.get("controllerName") != CONTROLLER]
-    resolved = _resolved(route, exists, generation, now)
+    resolved = _resolved(route, service_problem, generation, now)
     own = [
         {
             "parentRef": found.parent,
@@ -133,11 +138,13 @@ def route_status(
     return {"parents": others + own}
 
 
-def _resolved(route: Object, exists: ServiceExists, generation: int, now: str) -> Object:
+def _resolved(
+    route: Object, service_problem: ReferenceProblem, generation: int, now: str
+) -> Object:
     namespace = route["metadata"]["namespace"]
     for rule in (route.get("spec") or {}).get("rules") or ():
         for ref in rule.get("backendRefs") or ():
-            reason = unresolved_reason(ref, namespace, exists)
+            reason = unresolved_reason(ref, namespace, service_problem)
             if reason is not None:
                 message = f'The backend {ref.get("kind", "Service")} "{ref["name"]}" cannot be used'
                 return _condition("ResolvedRefs", generation, now, reason, message, met=False)

@@ -91,7 +91,21 @@ class PodAdmission:
         problem = self._sysctls.problem(pod["spec"])
         if problem:
             return PodRejection("SysctlForbidden", problem)
-        return self._allocate(pod) or self._predicates(pod, active_pods) or self._shutdown(pod)
+        return (
+            self._allocate(pod)
+            or self._predicates(pod, active_pods)
+            or self._unsupported(pod)
+            or self._shutdown(pod)
+        )
+
+    def _unsupported(self, pod: Object) -> PodRejection | None:
+        """Features of pods that the operating system lacks."""
+        asked = pod["spec"].get("resources") or {}
+        if asked.get("requests") or asked.get("limits"):
+            problem = self._env.os.pod_resources_problem(self._env.config.release)
+            if problem:
+                return PodRejection("PodLevelResourcesNotSupported", problem)
+        return None
 
     def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         """Whether the node can give the pod the resources of its spec."""

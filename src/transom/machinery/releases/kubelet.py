@@ -12,6 +12,7 @@ from transom.machinery.releases.release import TABLES_SINCE, Release
 KubeletBehaviour = Literal[
     "AnyVariableNames",
     "BestEffortMemoryPolicy",
+    "CpusAsAllocated",
     "CriticalPodsWithoutSwap",
     "LimitsSwap",
     "MemoryReservationPolicy",
@@ -27,6 +28,7 @@ KubeletBehaviour = Literal[
     "CredentialProvidersV1",
     "CredentialProvidersV1Beta1",
     "EligibleImageSpace",
+    "InitContainersOfPodCgroups",
     "InsufficientDiskText",
     "ProbeErrorsWithState",
     "CreatedContainersWait",
@@ -69,6 +71,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     # The memory manager has a policy for Windows, and does not use a NUMA node both alone and
     # together with others.
     "BestEffortMemoryPolicy": Release(1, 32),
+    # A container on Windows runs on the CPUs of the CPU manager, whatever NUMA nodes it has.
+    "CpusAsAllocated": Release(1, 37),
     "CriticalPodsWithoutSwap": Release(1, 31),
     # The kubelet limits the swap of every container, also without the gate NodeSwap.
     "LimitsSwap": Release(1, 28),
@@ -96,6 +100,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "CgroupsIgnoredOnWindows": Release(1, 31),
     # Events about a full disk count the images that can be removed.
     "EligibleImageSpace": Release(1, 26),
+    # A pod as a whole has a limit if its init containers have one, too.
+    "InitContainersOfPodCgroups": Release(1, 23),
     # Events about a full disk show how full it is.
     "InsufficientDiskText": Release(1, 35),
     # Events about probes that could not run name the resulting state.

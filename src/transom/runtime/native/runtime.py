@@ -39,6 +39,7 @@ from transom.runtime.api import (
     Sandbox,
     SandboxConfig,
     SandboxStats,
+    WindowsResources,
 )
 from transom.runtime.native import cgroups, commands, containers, pause, sandboxes, snapshots, stats
 from transom.runtime.native import core as cores
@@ -339,12 +340,17 @@ class NativeRuntime:
             sandboxes.set_sandbox_weight(self._core, container.sandbox)
 
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
         container = self._container(container_id)
         commands.require_running(self._core, container)
         containers.resize_native_container(self._core, container, resources)
         sandboxes.set_sandbox_weight(self._core, container.sandbox)
+
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        sandbox = self._core.sandboxes.get(sandbox_id)
+        if sandbox is not None:
+            sandboxes.resize_native_sandbox(self._core, sandbox, resources)
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         if not uid:
