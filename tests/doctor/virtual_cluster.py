@@ -35,8 +35,8 @@ from transom.cluster.options import parse_feature_gates
 from transom.cluster.pki import ClusterPki
 from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import USER, ControllerManager
-from transom.doctor.examine import examine
-from transom.doctor.findings import DoctorFinding
+from transom.doctor.examine import checks, examine
+from transom.doctor.findings import DoctorFinding, is_safe_command
 from transom.doctor.gather import gather_snapshot
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.http.messages import HttpRequest, HttpResponse
@@ -280,7 +280,11 @@ class VirtualCluster:
         return await gather_snapshot(self.reader, "127.0.0.1:6443", self.clock.time())
 
     async def doctor(self) -> list[DoctorFinding]:
-        return examine(await self.snapshot())
+        found = await self.snapshot()
+        for row in checks(found):  # no command is dropped because a shell would expand it
+            for one in row.check(found):
+                assert all(is_safe_command(line) for line in one.commands), one
+        return examine(found)
 
     async def finding(self, where: str, what: str, seconds: float = 120) -> DoctorFinding:
         """The finding about an object whose text contains `what`, as soon as doctor reports it."""

@@ -194,14 +194,14 @@ def _is_reserved(node: Object) -> bool:
     )
 
 
-def create_pods_now(kind: str, owner: Object) -> str:
+def create_pods_now(kind: str, owner: Object, now: float) -> str:
     """A controller tries again with increasing back-off, up to 16 minutes, and at once when the object
-    changes.
+    changes: the time is a value that the annotation did not have.
     """
     namespace, called = key_of_object(owner)
     return (
         f"kubectl annotate {kind.lower()} {called} --namespace {namespace} --overwrite "
-        '"retried-at=$(date +%s)"'
+        f"retried-at={int(now)}"
     )
 
 

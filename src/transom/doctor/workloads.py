@@ -111,7 +111,7 @@ def _cannot_create(s: ClusterSnapshot, kind: str, owner: Object, text: str) -> D
             found.remedy,
             commands=(
                 *(_allow_creating(s, owner, text) or found.commands),
-                repairs.create_pods_now(kind, owner),
+                repairs.create_pods_now(kind, owner, s.now),
             ),
         )
     return DoctorFinding(
