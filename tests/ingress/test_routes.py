@@ -163,8 +163,8 @@ def http_route(namespace: str = "infra", **spec: Any) -> Object:
     return {"metadata": meta, "spec": {"parentRefs": [parent], **spec}}
 
 
-def every_service(_namespace: str, _name: str) -> bool:
-    return True
+def every_service(_source: str, _namespace: str, _name: str) -> str | None:
+    return None
 
 
 def gateway_table(route: Object, class_name: str = "edge", allowed: str | None = None) -> Any:
@@ -273,7 +273,9 @@ def test_listeners_accept_routes_by_section_port_and_host(
 
 
 def test_a_redirect_of_http_and_a_route_of_https_do_not_disturb_each_other() -> None:
-    redirect = http_route(rules=[{"filters": [{"requestRedirect": {"scheme": "https"}}]}])
+    redirect = http_route(
+        rules=[{"filters": [{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]}]
+    )
     redirect["spec"]["parentRefs"][0]["sectionName"] = "web"
     shop = http_route(rules=[{"backendRefs": backend("shop")}])
     shop["spec"]["parentRefs"][0]["sectionName"] = "tls"
@@ -293,7 +295,9 @@ def conditions(rows: list[Object]) -> list[str]:
 def test_a_gateway_reports_its_listeners() -> None:
     found = [attached(http_route()), attached(http_route(), sectionName="tls")]
     one = two_listeners()["infra/g"]
-    status = gateway_status.gateway_status(one, "127.0.0.1", found, lambda *_: False, NOW)
+    status = gateway_status.gateway_status(
+        one, "127.0.0.1", found, lambda *_: "InvalidCertificateRef", NOW
+    )
     web, tls, raw = status["listeners"]
     assert [row["attachedRoutes"] for row in (web, tls, raw)] == [1, 2, 0]
     assert conditions(web["conditions"]) == [
@@ -318,22 +322,66 @@ def test_a_gateway_reports_its_listeners() -> None:
         ({"name": "here"}, "ResolvedRefs=True ResolvedRefs"),
         ({"name": "gone"}, "ResolvedRefs=False BackendNotFound"),
         ({"name": "here", "kind": "Bucket", "group": "x.io"}, "ResolvedRefs=False InvalidKind"),
+        ({"name": "here", "namespace": "other"}, "ResolvedRefs=False RefNotPermitted"),
     ],
 )
 def test_a_route_reports_backends_that_cannot_be_used(ref: Object, wanted: str) -> None:
-    def exists(namespace: str, name: str) -> bool:
-        return (namespace, name) == ("infra", "here")
+    def problem(source: str, namespace: str, name: str) -> str | None:
+        if source != namespace:
+            return "RefNotPermitted"
+        return None if (namespace, name) == ("infra", "here") else "BackendNotFound"
 
     route = http_route(rules=[{"backendRefs": [{"port": 80, **ref}]}])
     foreign = {"controllerName": "example.com/other", "parentRef": {"name": "x"}, "conditions": []}
     stale = {"controllerName": gateway.CONTROLLER, "parentRef": {"name": "y"}, "conditions": []}
     route["status"] = {"parents": [stale, foreign]}
-    status = gateway_status.route_status(route, [attached(route)], exists, NOW)
+    status = gateway_status.route_status(route, [attached(route)], problem, NOW)
     other, own = status["parents"]
     assert other == foreign
     assert conditions(own["conditions"]) == ["Accepted=True Accepted", wanted]
-    (made,) = gateway.http_routes(route, two_listeners(), exists)[0].backends
+    (made,) = gateway.http_routes(route, two_listeners(), problem)[0].backends
     assert made.invalid is ("False" in wanted)
+
+
+@pytest.mark.parametrize(
+    ("rule", "what"),
+    [
+        ({"filters": [{"type": "RequestMirror"}]}, "the filter RequestMirror"),
+        ({"filters": [{"type": "CORS", "cors": {}}]}, "the filter CORS"),
+        ({"backendRefs": [{"name": "a", "filters": [{}]}]}, "a filter of a backend"),
+        ({"filters": [{"type": "URLRewrite", "urlRewrite": {}}]}, None),
+    ],
+)
+def test_what_a_route_asks_for_in_vain(rule: Object, what: str | None) -> None:
+    route = http_route(rules=[rule])
+    status = gateway_status.route_status(route, [attached(route)], every_service, NOW)
+    accepted = status["parents"][0]["conditions"][0]
+    wanted = "Accepted=False UnsupportedValue" if what else "Accepted=True Accepted"
+    assert conditions([accepted]) == [wanted] and (what or "") in accepted["message"]
+    (made, *_) = gateway.http_routes(route, two_listeners(), every_service)
+    assert made.unsupported == (what or "")
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "granted"),
+    [
+        (("HTTPRoute", "shop"), {"group": "", "kind": "Service"}, True),
+        (("HTTPRoute", "shop"), {"group": "", "kind": "Service", "name": "here"}, True),
+        (("HTTPRoute", "shop"), {"group": "", "kind": "Service", "name": "other"}, False),
+        (("HTTPRoute", "shop"), {"group": "x.io", "kind": "Service"}, False),
+        (("HTTPRoute", "shop"), {"group": "", "kind": "Secret"}, False),
+        (("HTTPRoute", "blog"), {"group": "", "kind": "Service"}, False),
+        (("Gateway", "shop"), {"group": "", "kind": "Service"}, False),
+    ],
+)
+def test_references_to_other_namespaces_are_granted_there(
+    source: tuple[str, str], to: Object, granted: bool
+) -> None:
+    user = {"group": gateway.GROUP, "kind": "HTTPRoute", "namespace": "shop"}
+    grant = {"metadata": {"namespace": "infra"}, "spec": {"from": [user], "to": [to]}}
+    assert gateway.reference_granted([grant], source, ("Service", "infra", "here")) is granted
+    elsewhere = {**grant, "metadata": {"namespace": "shop"}}
+    assert not gateway.reference_granted([elsewhere], source, ("Service", "infra", "here"))
 
 
 def test_a_class_is_accepted() -> None:

@@ -136,7 +136,7 @@ class IngressController:
             routes = [
                 made
                 for route in self._objects(gateway.HTTP_ROUTES)
-                for made in gateway.http_routes(route, owned, self._service_exists)
+                for made in gateway.http_routes(route, owned, self._service_problem)
             ]
             self._table = make_route_table(self._served(), routes)
         return self._table
@@ -161,11 +161,23 @@ class IngressController:
                         found |= {BackendAddress(address, number): None for number in numbers[:1]}
         return list(found)
 
-    def _service_exists(self, namespace: str, name: str) -> bool:
-        return self._services.get(namespace, name) is not None
+    def _service_problem(self, source: str, namespace: str, name: str) -> str | None:
+        if not self._granted("HTTPRoute", source, "Service", namespace, name):
+            return "RefNotPermitted"
+        return None if self._services.get(namespace, name) is not None else "BackendNotFound"
 
-    def _certificate_usable(self, namespace: str, name: str) -> bool:
-        return self._certificates is not None and self._certificates.usable(namespace, name)
+    def _certificate_problem(self, source: str, namespace: str, name: str) -> str | None:
+        if not self._granted("Gateway", source, "Secret", namespace, name):
+            return "RefNotPermitted"
+        usable = self._certificates is not None and self._certificates.usable(namespace, name)
+        return None if usable else "InvalidCertificateRef"
+
+    def _granted(self, user: str, source: str, kind: str, namespace: str, name: str) -> bool:
+        """Whether an object of the Gateway API may name one of the core API."""
+        grants = self._objects(gateway.REFERENCE_GRANTS)
+        return source == namespace or gateway.reference_granted(
+            grants, (user, source), (kind, namespace, name)
+        )
 
     def _secret(self, namespace: str, name: str) -> Object | None:
         return self._secrets.get(namespace, name) if self._secrets is not None else None
@@ -207,8 +219,9 @@ class IngressController:
 
     async def _sync(self) -> None:
         """Follows what the objects need, and writes their status."""
-        if not self._gateway and gateway.gateway_api_installed(self._definitions.list()):
-            await self._follow_gateways()
+        wanted_kinds = gateway.installed_resources(self._definitions.list())
+        if set(wanted_kinds) - set(self._gateway):
+            await self._follow_gateways(wanted_kinds)
         served = self._served()
         hosts = [row for obj in served for row in tls_hosts(obj)]
         hosts += self._gateway_hosts()
@@ -227,12 +240,12 @@ class IngressController:
                 await self._write_status(INGRESSES, obj, {"loadBalancer": {"ingress": None}})
         await self._write_gateway_status()
 
-    async def _follow_gateways(self) -> None:
-        found = {kind: self._follow(kind) for kind in gateway.GATEWAY_RESOURCES}
+    async def _follow_gateways(self, kinds: Sequence[GroupVersionResource]) -> None:
+        found = {kind: self._follow(kind) for kind in kinds if kind not in self._gateway}
         self._informers.start()
         for informer in found.values():
             await informer.synced()
-        self._gateway = found
+        self._gateway |= found
         self._table = None
 
     def _gateway_hosts(self) -> list[tuple[str, str, str]]:
@@ -242,7 +255,8 @@ class IngressController:
             for listener in (owned.get("spec") or {}).get("listeners") or ():
                 for ref in (listener.get("tls") or {}).get("certificateRefs") or ():
                     place = ref.get("namespace") or namespace
-                    found.append((listener.get("hostname") or "", place, ref["name"]))
+                    if self._granted("Gateway", namespace, "Secret", place, ref["name"]):
+                        found.append((listener.get("hostname") or "", place, ref["name"]))
         return found
 
     async def _write_gateway_status(self) -> None:
@@ -258,11 +272,11 @@ class IngressController:
             for one_parent in found:
                 attached[one_parent.gateway].append(one_parent)
             if found or route.get("status"):
-                status = gateway_status.route_status(route, found, self._service_exists, now)
+                status = gateway_status.route_status(route, found, self._service_problem, now)
                 await self._update_status(gateway.HTTP_ROUTES, route, status)
         for key, owner in owned.items():
             status = gateway_status.gateway_status(
-                owner, _HOST, attached[key], self._certificate_usable, now
+                owner, _HOST, attached[key], self._certificate_problem, now
             )
             await self._update_status(gateway.GATEWAYS, owner, status)
 

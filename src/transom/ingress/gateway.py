@@ -27,21 +27,37 @@ CLASS_NAME = "transom"
 GATEWAY_CLASSES = GroupVersionResource(GROUP, "v1", "gatewayclasses", False, "GatewayClass")
 GATEWAYS = GroupVersionResource(GROUP, "v1", "gateways", True, "Gateway")
 HTTP_ROUTES = GroupVersionResource(GROUP, "v1", "httproutes", True, "HTTPRoute")
+REFERENCE_GRANTS = GroupVersionResource(GROUP, "v1beta1", "referencegrants", True, "ReferenceGrant")
 GATEWAY_RESOURCES = (GATEWAY_CLASSES, GATEWAYS, HTTP_ROUTES)
 SCHEMES: Final = {"HTTP": "http", "HTTPS": "https"}  # by protocol of a listener
-ServiceExists = Callable[[str, str], bool]  # by namespace and name
+# Why a route cannot use a service: a reason of the condition ResolvedRefs, by the namespace of the
+# route and the namespace and name of the service.
+ServiceProblem = Callable[[str, str, str], str | None]
+_SUPPORTED_FILTERS = (
+    "RequestHeaderModifier",
+    "ResponseHeaderModifier",
+    "RequestRedirect",
+    "URLRewrite",
+)
 _PATH_TYPES = {"Exact": EXACT, "RegularExpression": REGULAR_EXPRESSION}
 
 
-def gateway_api_installed(definitions: Iterable[Object]) -> bool:
-    """Whether there are CustomResourceDefinitions of all kinds that we read, in their version."""
+def installed_resources(definitions: Iterable[Object]) -> list[GroupVersionResource]:
+    """The kinds that we read, if there are CustomResourceDefinitions of all that we need, in their
+    version. ReferenceGrants are optional: without their kind, nothing is granted.
+    """
     served = {
         (spec.get("group"), (spec.get("names") or {}).get("plural"), version.get("name"))
         for spec in (one.get("spec") or {} for one in definitions)
         for version in spec.get("versions") or ()
         if version.get("served")
     }
-    return all((kind.group, kind.plural, kind.version) in served for kind in GATEWAY_RESOURCES)
+    found = [
+        kind
+        for kind in (*GATEWAY_RESOURCES, REFERENCE_GRANTS)
+        if (kind.group, kind.plural, kind.version) in served
+    ]
+    return found if set(GATEWAY_RESOURCES) <= set(found) else []
 
 
 def own_gateways(classes: Iterable[Object], gateways: Iterable[Object]) -> dict[str, Object]:
@@ -142,8 +158,43 @@ def _common_host(first: str, second: str) -> str | None:
     return None
 
 
+def reference_granted(
+    grants: Iterable[Object], source: tuple[str, str], target: tuple[str, str, str]
+) -> bool:
+    """Whether an object may name one in another namespace. `source` is a kind of the Gateway API and
+    a namespace, `target` a kind of the core API, a namespace and a name.
+    """
+    kind, namespace, name = target
+    return any(
+        grant["metadata"]["namespace"] == namespace
+        and any(
+            (row.get("group"), row.get("kind"), row.get("namespace")) == (GROUP, *source)
+            for row in grant["spec"].get("from") or ()
+        )
+        and any(
+            not row.get("group") and row.get("kind") == kind and row.get("name") in (None, name)
+            for row in grant["spec"].get("to") or ()
+        )
+        for grant in grants
+    )
+
+
+def unsupported_in_route(route: Object) -> str | None:
+    """What of a route is not done here. Requests that need it get an error instead."""
+    found = map(_unsupported_in_rule, (route.get("spec") or {}).get("rules") or ())
+    return next((what for what in found if what), None)
+
+
+def _unsupported_in_rule(rule: Object) -> str:
+    for one in rule.get("filters") or ():
+        if one.get("type") not in _SUPPORTED_FILTERS:
+            return f"the filter {one.get('type')}"
+    refs = rule.get("backendRefs") or ()
+    return "a filter of a backend" if any(ref.get("filters") for ref in refs) else ""
+
+
 def http_routes(
-    route: Object, gateways: dict[str, Object], service_exists: ServiceExists
+    route: Object, gateways: dict[str, Object], service_problem: ServiceProblem
 ) -> list[IngressRoute]:
     """The routes of an HTTPRoute, for each scheme and host of the listeners that accept it."""
     places = {
@@ -158,7 +209,7 @@ def http_routes(
     source = f"httproute {meta['namespace']}/{meta['name']}"
     found = []
     for rule in spec.get("rules") or ():
-        backends = tuple(_backends(rule, meta["namespace"], service_exists))
+        backends = tuple(_backends(rule, meta["namespace"], service_problem))
         matches: list[Object] = rule.get("matches") or [{}]
         for match in matches:
             path = match.get("path") or {}
@@ -187,6 +238,7 @@ def http_routes(
                     pattern,
                     any_depth=True,
                     scheme=scheme,
+                    unsupported=_unsupported_in_rule(rule),
                 )
                 for scheme, host in sorted(places)
             ]
@@ -200,7 +252,7 @@ def _value_match(match: Object, name: str) -> ValueMatch:
 
 
 def _backends(
-    rule: Object, namespace: str, service_exists: ServiceExists
+    rule: Object, namespace: str, service_problem: ServiceProblem
 ) -> Iterable[RouteBackend]:
     for ref in rule.get("backendRefs") or ():
         yield RouteBackend(
@@ -208,14 +260,12 @@ def _backends(
             ref["name"],
             ref.get("port", ""),
             ref.get("weight", 1),
-            invalid=unresolved_reason(ref, namespace, service_exists) is not None,
+            invalid=unresolved_reason(ref, namespace, service_problem) is not None,
         )
 
 
-def unresolved_reason(ref: Object, namespace: str, service_exists: ServiceExists) -> str | None:
+def unresolved_reason(ref: Object, namespace: str, service_problem: ServiceProblem) -> str | None:
     """Why a reference to a backend cannot be resolved: a reason of the condition ResolvedRefs."""
     if ref.get("kind", "Service") != "Service" or ref.get("group"):
         return "InvalidKind"
-    if not service_exists(ref.get("namespace") or namespace, ref["name"]):
-        return "BackendNotFound"
-    return None
+    return service_problem(namespace, ref.get("namespace") or namespace, ref["name"])

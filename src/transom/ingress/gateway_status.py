@@ -10,13 +10,16 @@ from transom.ingress.gateway import (
     GROUP,
     SCHEMES,
     ParentAttachment,
-    ServiceExists,
+    ServiceProblem,
     gateway_listeners,
     unresolved_reason,
+    unsupported_in_route,
 )
 from transom.machinery.objects import Object
 
-CertificateUsable = Callable[[str, str], bool]  # by namespace and name of the Secret
+# Why a Gateway cannot use a Secret: a reason of ResolvedRefs, by the namespace of the Gateway and the
+# namespace and name of the Secret.
+CertificateProblem = Callable[[str, str, str], str | None]
 
 
 def _condition(
@@ -42,7 +45,7 @@ def gateway_status(
     gateway: Object,
     address: str,
     attachments: Sequence[ParentAttachment],
-    certificate_usable: CertificateUsable,
+    certificate_problem: CertificateProblem,
     now: str,
 ) -> Object:
     """The status of a Gateway that is served at this address; `attachments` are those to it, each
@@ -61,7 +64,7 @@ def gateway_status(
                 if listener.get("protocol") in SCHEMES
                 else [],
                 "conditions": _listener_conditions(
-                    listener, gateway["metadata"]["namespace"], certificate_usable, generation, now
+                    listener, gateway["metadata"]["namespace"], certificate_problem, generation, now
                 ),
             }
             for listener in gateway_listeners(gateway)
@@ -72,16 +75,16 @@ def gateway_status(
 def _listener_conditions(
     listener: Object,
     namespace: str,
-    certificate_usable: CertificateUsable,
+    certificate_problem: CertificateProblem,
     generation: int,
     now: str,
 ) -> list[Object]:
     supported = listener.get("protocol") in SCHEMES
     missing = next(
         (
-            ref["name"]
+            (ref["name"], problem)
             for ref in (listener.get("tls") or {}).get("certificateRefs") or ()
-            if not certificate_usable(ref.get("namespace") or namespace, ref["name"])
+            if (problem := certificate_problem(namespace, _namespace(ref, namespace), ref["name"]))
         ),
         None,
     )
@@ -97,47 +100,53 @@ def _listener_conditions(
             "ResolvedRefs",
             generation,
             now,
-            "InvalidCertificateRef",
-            f'The Secret "{missing}" has no usable certificate',
+            missing[1],
+            f'The certificate of the Secret "{missing[0]}" cannot be used',
             met=False,
         ),
     ]
 
 
+def _namespace(ref: Object, default: str) -> str:
+    return ref.get("namespace") or default
+
+
 def route_status(
-    route: Object, attachments: Sequence[ParentAttachment], exists: ServiceExists, now: str
+    route: Object,
+    attachments: Sequence[ParentAttachment],
+    service_problem: ServiceProblem,
+    now: str,
 ) -> Object:
     """With the entries of other controllers unchanged."""
     generation = route["metadata"].get("generation", 1)
     entries = (route.get("status") or {}).get("parents") or ()
     others = [entry for entry in entries if entry.get("controllerName") != CONTROLLER]
-    resolved = _resolved(route, exists, generation, now)
+    resolved = _resolved(route, service_problem, generation, now)
     own = [
         {
             "parentRef": found.parent,
             "controllerName": CONTROLLER,
-            "conditions": [
-                _condition(
-                    "Accepted",
-                    generation,
-                    now,
-                    found.reason,
-                    found.message,
-                    met=bool(found.listeners),
-                ),
-                resolved,
-            ],
+            "conditions": [_accepted(route, found, generation, now), resolved],
         }
         for found in attachments
     ]
     return {"parents": others + own}
 
 
-def _resolved(route: Object, exists: ServiceExists, generation: int, now: str) -> Object:
+def _accepted(route: Object, found: ParentAttachment, generation: int, now: str) -> Object:
+    missing = unsupported_in_route(route)
+    if found.listeners and missing:
+        message = f"Not supported: {missing}. Requests that need it are answered with an error"
+        return _condition("Accepted", generation, now, "UnsupportedValue", message, met=False)
+    met = bool(found.listeners)
+    return _condition("Accepted", generation, now, found.reason, found.message, met=met)
+
+
+def _resolved(route: Object, service_problem: ServiceProblem, generation: int, now: str) -> Object:
     namespace = route["metadata"]["namespace"]
     for rule in (route.get("spec") or {}).get("rules") or ():
         for ref in rule.get("backendRefs") or ():
-            reason = unresolved_reason(ref, namespace, exists)
+            reason = unresolved_reason(ref, namespace, service_problem)
             if reason is not None:
                 message = f'The backend {ref.get("kind", "Service")} "{ref["name"]}" cannot be used'
                 return _condition("ResolvedRefs", generation, now, reason, message, met=False)
