@@ -22,6 +22,7 @@ from typing import Any
 import uvloop
 
 from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ApiServer, ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import DEPLOYMENTS
 from transom.cluster import config as configs
@@ -58,7 +59,11 @@ def deployment(name: str, replicas: int) -> dict[str, Any]:
 
 
 async def measure(
-    config: configs.ClusterConfig, keys: pki.ClusterPki, sockets: Any, servers: list[Any], pods: int
+    config: configs.ClusterConfig,
+    keys: pki.ClusterPki,
+    sockets: Any,
+    servers: list[ApiServer],
+    pods: int,
 ) -> None:
     ready = asyncio.Event()
     began = time.perf_counter()
@@ -67,7 +72,8 @@ async def measure(
         if not text:
             ready.set()
 
-    cluster = asyncio.create_task(run.serve_cluster(config, keys, sockets, report))
+    stopping = asyncio.Event()
+    cluster = asyncio.create_task(run.serve_cluster(config, keys, sockets, report, stopping))
     await ready.wait()
     print(
         f"nodes ready     {time.perf_counter() - began:8.2f} s   CPU {processor():6.2f} s   "
@@ -94,8 +100,8 @@ async def measure(
         f"{cost * 1000 / running:.2f} ms a pod   "
         f"RSS {megabytes()} MiB"
     )
-    cluster.cancel()
-    await asyncio.wait([cluster])
+    stopping.set()
+    await cluster
 
 
 def main() -> None:
@@ -106,14 +112,13 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=0, help="so many of them")
     parser.add_argument("--pods", type=int, default=10000)
     args = parser.parse_args()
-    servers: list[Any] = []
-    build = run._build_api_server
+    servers: list[ApiServer] = []
 
-    def building(*arguments: Any) -> Any:
-        servers.append(build(*arguments))
+    def building(options: ServerOptions) -> ApiServer:
+        servers.append(build_api_server(options))
         return servers[-1]
 
-    run._build_api_server = building
+    vars(run)["build_api_server"] = building
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_DATA_HOME"] = folder
         config = configs.ClusterConfig(name="bench", pod_cidr=LARGE_POD_CIDR)

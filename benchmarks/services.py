@@ -15,7 +15,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,7 @@ def windows() -> bool:
         node.put_pods("s7", (f"10.250.0.{i + 1}", OTHER))
         node.sync()
 
-    taken = [timed(lambda i=i: change(i)) for i in range(CHANGES)]
+    taken = [timed(partial(change, i)) for i in range(CHANGES)]
     return (
         report("Windows: one endpoint changed", statistics.median(taken), GOALS["one change"])
         and met
@@ -127,7 +129,7 @@ def linux() -> bool:
 
     taken = []
     for i in range(CHANGES):
-        taken.append(timed(lambda i=i: change(i)))
+        taken.append(timed(partial(change, i)))
         applied = nft_snapshot(proxy.stack.tables[TABLE])
     where = "in the kernel" if kernel else "as text"
     met = (
@@ -171,7 +173,7 @@ def events() -> None:
     )
     index = PolicyIndex()
     for n in range(POLICIES):
-        rules = [{"from": [{"podSelector": {}}]}]
+        rules: list[dict[str, Any]] = [{"from": [{"podSelector": {}}]}]
         index.put_policy(policy(f"p-{n}", labels(app=f"app-{n}"), inside=f"ns-{n}", ingress=rules))
     pods = [
         pod(
@@ -185,7 +187,7 @@ def events() -> None:
     ]
     report(
         f"policies: one of {PODS} pods",
-        timed(lambda: [index.put_pod(each) for each in pods]) / PODS,
+        timed(lambda: deque(map(index.put_pod, pods))) / PODS,
     )
 
 
@@ -196,10 +198,7 @@ def ways() -> bool:
     cluster.service("web", "10.96.0.80", ["l1", "w2", "w3"])
     for origin, to in (("l1", "w2"), ("w1", "w2"), ("w1", "10.96.0.80")):
         cluster.walk(origin, to, record=False)
-        taken = [
-            timed(lambda origin=origin, to=to: cluster.walk(origin, to, record=False))
-            for _ in range(200)
-        ]
+        taken = [timed(partial(cluster.walk, origin, to, record=False)) for _ in range(200)]
         report(f"model: from {origin} to {to} and back", statistics.median(taken))
     known = inventory(cluster)
     durations = [

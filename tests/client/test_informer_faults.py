@@ -138,7 +138,7 @@ def test_a_forgotten_version_leads_to_a_fresh_list() -> None:
 
 def test_a_list_not_older_than_what_was_seen_falls_back() -> None:
     too_large = errors.timeout(
-        "Too large resource version: 5, current: 3",
+        "Timeout: Too large resource version: 5, current: 3",
         1,
         [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
     )

@@ -33,6 +33,7 @@ def report(patient: ClusterSnapshot, **more: object) -> dict[str, str]:
     }
 
 
+@pytest.mark.windows("W-DBG-05", "W-DBG-06")
 @pytest.mark.windows("REP-01", "REP-02", "REP-03", "REP-04", "REP-05", "REP-06", "REP-07", "REP-08")
 def test_the_text_asks_for_what_a_report_needs() -> None:
     found = report(
@@ -428,8 +429,8 @@ def test_redacting_a_text_twice_changes_nothing_more(text: str) -> None:
 )
 def test_hostile_logs_take_no_time(piece: str) -> None:
     begin = time.process_time()
-    redact.redact_text("Secret " + piece * (300_000 // len(piece)))
-    assert time.process_time() - begin < 10  # linear: about 1 s on an idle core
+    redact.redact_text("Secret " + piece * (100_000 // len(piece)))
+    assert time.process_time() - begin < 3  # linear: about 0.3 s on an idle core
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transom.doctor.findings import is_safe_command
+from transom.doctor.findings import is_safe_command, sole_command
 from transom.doctor.repairs import create_configuration
 
 
@@ -38,3 +38,17 @@ def test_a_command_with_an_unquoted_name_is_not_printed(name: str) -> None:
 )
 def test_what_doctor_prints_is_safe(line: str) -> None:
     assert is_safe_command(line)
+
+
+@pytest.mark.parametrize(
+    ("remedy", "commands"),
+    [
+        ("Start it: transom node start windows-1", ("transom node start windows-1",)),
+        ("Uncordon it: kubectl uncordon windows-1", ("kubectl uncordon windows-1",)),
+        ("Correct the image's name and tag: kubectl set image, or change the template.", ()),
+        ("Create it: kubectl create secret", ()),
+        ("Read its log: kubectl logs a --namespace b", ()),
+    ],
+)
+def test_a_command_of_a_remedy_names_its_object(remedy: str, commands: tuple[str, ...]) -> None:
+    assert sole_command(remedy) == commands

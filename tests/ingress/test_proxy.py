@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transom.http.messages import HttpRequest, HttpResponse, StreamResponse
+from transom.http.messages import HttpRequest, HttpResponse, StreamResponse, decode_path
 from transom.http.pool import ConnectionPool
 from transom.http.server import HttpServer
 from transom.ingress.proxy import BackendAddress, IngressProxy
@@ -126,6 +126,11 @@ async def test_redirects(redirect: dict[str, Any], location: str) -> None:
     assert dict(answer.headers)[b"Location"].decode() == location
 
 
+async def test_what_is_not_supported_is_not_skipped(servers: list[BackendAddress]) -> None:
+    answer = await proxy(servers, unsupported="the filter CORS").answer(request(), "http")
+    assert (answer.status, answer.body) == (500, b"the filter CORS is not supported\n")
+
+
 async def test_large_responses_are_streamed() -> None:
     large = b"x" * 5_000_000
     server = HttpServer(lambda _: HttpResponse(200, [], large), None)
@@ -169,3 +174,44 @@ async def test_upgraded_connections_are_joined() -> None:
     finally:
         await front.stop(0)
         server.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "sent"),
+    [
+        ("/public/a%20b", 200, "/public/a%20b"),
+        ("/public/../admin", 404, ""),
+        ("/public/%2e%2e/admin", 404, ""),
+        ("/public/%2E./admin", 404, ""),
+        ("/public%2f..%2fadmin", 404, ""),
+        ("/public/..%5cadmin", 404, ""),
+        ("/public\\..\\admin", 404, ""),
+        ("/public//../admin", 404, ""),
+        ("/admin/../public/x?y=../z", 200, "/public/x?y=../z"),
+        ("/../public", 400, ""),
+    ],
+)
+async def test_a_route_gives_access_to_its_own_path_only(
+    servers: list[BackendAddress], path: str, status: int, sent: str
+) -> None:
+    made = IngressRoute("shop.example", "/public", "Prefix", (BACKEND,), "test")
+    table = RouteTable((), {"shop.example": [made]})
+    one = IngressProxy(lambda: table, lambda _: servers, ConnectionPool(), random.Random(1))
+    decoded = decode_path(path.encode())
+    assert decoded is not None
+    headers = {b"host": b"shop.example"}
+    answer = await one.answer(HttpRequest("GET", path.encode(), decoded, headers), "http")
+    assert answer.status == status
+    if sent:
+        assert (await text(answer)).startswith(f"one GET {sent}\n")
+
+
+async def test_clients_cannot_set_the_headers_of_the_controller(
+    servers: list[BackendAddress],
+) -> None:
+    forged = {"x-real-ip": "6.6.6.6", "x_real_ip": "6.6.6.6", "x_forwarded_proto": "https"}
+    headers = {name.encode(): value.encode() for name, value in forged.items()}
+    one = HttpRequest("GET", b"/", "/", headers | {b"host": b"shop.example"}, remote="127.0.0.9")
+    body = await text(await proxy(servers).answer(one, "http"))
+    assert "6.6.6.6" not in body and "x_" not in body
+    assert "x-real-ip: 127.0.0.9" in body and "x-forwarded-proto: http" in body

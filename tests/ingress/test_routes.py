@@ -9,7 +9,12 @@ import pytest
 from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import secret_context, tls_hosts
 from transom.ingress.controller import CONTROLLER, serves_ingress
-from transom.ingress.routes import host_name, make_route_table
+from transom.ingress.routes import (
+    host_name,
+    make_route_table,
+    oldest_first,
+    without_dot_segments,
+)
 
 Object = dict[str, Any]
 
@@ -163,7 +168,7 @@ def http_route(namespace: str = "infra", **spec: Any) -> Object:
     return {"metadata": meta, "spec": {"parentRefs": [parent], **spec}}
 
 
-def every_service(_source: str, _namespace: str, _name: str) -> str | None:
+def every_service(_route: str, _namespace: str, _name: str) -> None:
     return None
 
 
@@ -321,13 +326,13 @@ def test_a_gateway_reports_its_listeners() -> None:
     [
         ({"name": "here"}, "ResolvedRefs=True ResolvedRefs"),
         ({"name": "gone"}, "ResolvedRefs=False BackendNotFound"),
-        ({"name": "here", "kind": "Bucket", "group": "x.io"}, "ResolvedRefs=False InvalidKind"),
         ({"name": "here", "namespace": "other"}, "ResolvedRefs=False RefNotPermitted"),
+        ({"name": "here", "kind": "Bucket", "group": "x.io"}, "ResolvedRefs=False InvalidKind"),
     ],
 )
 def test_a_route_reports_backends_that_cannot_be_used(ref: Object, wanted: str) -> None:
-    def problem(source: str, namespace: str, name: str) -> str | None:
-        if source != namespace:
+    def problem(route: str, namespace: str, name: str) -> str | None:
+        if route != namespace:
             return "RefNotPermitted"
         return None if (namespace, name) == ("infra", "here") else "BackendNotFound"
 
@@ -341,6 +346,67 @@ def test_a_route_reports_backends_that_cannot_be_used(ref: Object, wanted: str) 
     assert conditions(own["conditions"]) == ["Accepted=True Accepted", wanted]
     (made,) = gateway.http_routes(route, two_listeners(), problem)[0].backends
     assert made.invalid is ("False" in wanted)
+
+
+@pytest.mark.parametrize(
+    ("grant", "granted"),
+    [
+        ({}, True),
+        ({"to": [{"group": "", "kind": "Secret", "name": "pair"}]}, True),
+        ({"to": [{"group": "", "kind": "Secret", "name": "other"}]}, False),
+        ({"to": [{"group": "", "kind": "Service"}]}, False),
+        ({"to": [{"group": "x.io", "kind": "Secret"}]}, False),
+        ({"from": [{"group": gateway.GROUP, "kind": "HTTPRoute", "namespace": "team"}]}, False),
+        ({"from": [{"group": gateway.GROUP, "kind": "Gateway", "namespace": "shop"}]}, False),
+        ({"from": [{"group": "", "kind": "Gateway", "namespace": "team"}]}, False),
+        ({"namespace": "team"}, False),
+        ({"from": None}, False),
+    ],
+)
+def test_other_namespaces_are_used_only_with_a_reference_grant(
+    grant: Object, granted: bool
+) -> None:
+    spec: Object = {
+        "from": [{"group": gateway.GROUP, "kind": "Gateway", "namespace": "team"}],
+        "to": [{"group": "", "kind": "Secret"}],
+    } | {key: value for key, value in grant.items() if key != "namespace"}
+    meta = {"name": "g", "namespace": grant.get("namespace", "shop")}
+    target = ("shop", "pair")
+    found = [{"metadata": meta, "spec": spec}]
+    assert gateway.is_granted(found, "Gateway", "team", "Secret", target) is granted
+    assert not gateway.is_granted([], "Gateway", "team", "Secret", target)
+    assert gateway.is_granted([], "Gateway", "shop", "Secret", target), "its own namespace"
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/a/b", "/a/b"),
+        ("/a//b", "/a//b"),
+        ("/.well-known/x", "/.well-known/x"),
+        ("/a..b/...", "/a..b/..."),
+        ("/public/../admin", "/admin"),
+        ("/public/./../admin/", "/admin"),
+        ("/public//../admin", "/admin"),
+        ("/public\\..\\admin", "/admin"),
+        ("/public/..\\admin", "/admin"),
+        ("/public/x/..", "/public/"),
+        ("/public/.", "/public/"),
+        ("/.", "/"),
+        ("/a/..", "/"),
+        ("/..", None),
+        ("/public/../../admin", None),
+        ("/\\..\\..", None),
+    ],
+)
+def test_dot_segments_are_resolved_before_a_route_is_chosen(path: str, wanted: str | None) -> None:
+    assert without_dot_segments(path) == wanted
+
+
+def test_the_oldest_object_claims_a_host() -> None:
+    young = ingress("a-first-name", "2026-02-01T00:00:00Z")
+    old = ingress("z-last-name", "2026-01-01T00:00:00Z")
+    assert oldest_first([young, old]) == [old, young]
 
 
 @pytest.mark.parametrize(
@@ -360,28 +426,6 @@ def test_what_a_route_asks_for_in_vain(rule: Object, what: str | None) -> None:
     assert conditions([accepted]) == [wanted] and (what or "") in accepted["message"]
     (made, *_) = gateway.http_routes(route, two_listeners(), every_service)
     assert made.unsupported == (what or "")
-
-
-@pytest.mark.parametrize(
-    ("source", "to", "granted"),
-    [
-        (("HTTPRoute", "shop"), {"group": "", "kind": "Service"}, True),
-        (("HTTPRoute", "shop"), {"group": "", "kind": "Service", "name": "here"}, True),
-        (("HTTPRoute", "shop"), {"group": "", "kind": "Service", "name": "other"}, False),
-        (("HTTPRoute", "shop"), {"group": "x.io", "kind": "Service"}, False),
-        (("HTTPRoute", "shop"), {"group": "", "kind": "Secret"}, False),
-        (("HTTPRoute", "blog"), {"group": "", "kind": "Service"}, False),
-        (("Gateway", "shop"), {"group": "", "kind": "Service"}, False),
-    ],
-)
-def test_references_to_other_namespaces_are_granted_there(
-    source: tuple[str, str], to: Object, granted: bool
-) -> None:
-    user = {"group": gateway.GROUP, "kind": "HTTPRoute", "namespace": "shop"}
-    grant = {"metadata": {"namespace": "infra"}, "spec": {"from": [user], "to": [to]}}
-    assert gateway.reference_granted([grant], source, ("Service", "infra", "here")) is granted
-    elsewhere = {**grant, "metadata": {"namespace": "shop"}}
-    assert not gateway.reference_granted([elsewhere], source, ("Service", "infra", "here"))
 
 
 def test_a_class_is_accepted() -> None:

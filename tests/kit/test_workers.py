@@ -67,7 +67,8 @@ async def test_a_call_that_swallows_exceptions_is_still_interrupted(workers: Wor
         await workers.run(stubborn, seconds=0.3)
 
 
-async def test_a_cancelled_call_frees_the_worker(workers: WorkerThread) -> None:
+async def test_a_cancelled_call_frees_the_worker() -> None:
+    workers = WorkerThread(cpu_seconds=0.3)
     running = asyncio.ensure_future(workers.run(lambda: busy(60)))
     waiting = asyncio.ensure_future(workers.run(lambda: busy(60)))
     await asyncio.sleep(0.05)
@@ -75,6 +76,7 @@ async def test_a_cancelled_call_frees_the_worker(workers: WorkerThread) -> None:
     waiting.cancel()
     await asyncio.gather(running, waiting, return_exceptions=True)
     assert await asyncio.wait_for(workers.run(lambda: 1), 20) == 1
+    workers.close()
 
 
 async def test_groups_take_turns_and_have_a_limit(workers: WorkerThread) -> None:

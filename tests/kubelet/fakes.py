@@ -172,6 +172,9 @@ class FakeRuntime:
     ) -> None:
         self._call("update_container_resources", self._containers[container_id].name, resources)
 
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        self._call("update_sandbox_resources", sandbox_id, resources)
+
     def containers(self, uid: str = "") -> Sequence[Container]:
         return [
             c

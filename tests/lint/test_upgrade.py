@@ -9,7 +9,9 @@ import pytest
 from transom.lint.config import LintConfig
 from transom.lint.output.upgrade import render_upgrade, upgrade_document
 from transom.lint.sources import read_sources
-from transom.lint.upgrade import UPGRADE_RECORDS, UpgradeReport, rehearse_upgrade
+from transom.lint.upgrade import UpgradeReport, rehearse_upgrade
+from transom.lint.upgrade_checks import UPGRADE_RECORDS
+from transom.windows.records import Release
 from transom.windows.target_nodes import target_nodes_from_options
 
 DEPLOYMENT = r"""
@@ -29,12 +31,14 @@ spec:
 """
 
 
-def rehearse(tmp_path: Path, text: str, runtime: str = "docker") -> UpgradeReport:
+def rehearse(
+    tmp_path: Path, text: str, runtime: str = "docker", after: Release = (1, 36)
+) -> UpgradeReport:
     (tmp_path / "a.yaml").write_text(text)
     return rehearse_upgrade(
         read_sources([str(tmp_path)]),
         target_nodes_from_options((1, 20), 17763, runtime, mixed=True),  # type: ignore[arg-type]
-        target_nodes_from_options((1, 36), 20348, "containerd", mixed=True),
+        target_nodes_from_options(after, 20348, "containerd", mixed=True),
         LintConfig(),
     )
 
@@ -48,6 +52,16 @@ def broken(report: UpgradeReport) -> set[str]:
     [
         ("{apiVersion: extensions/v1beta1, kind: Ingress}", "WIN-UPG-001", "networking.k8s.io/v1"),
         ("{apiVersion: batch/v1beta1, kind: CronJob}", "WIN-UPG-001", "batch/v1 CronJob"),
+        (
+            "{apiVersion: flowcontrol.apiserver.k8s.io/v1beta1, kind: FlowSchema}",
+            "WIN-UPG-001",
+            "Use flowcontrol.apiserver.k8s.io/v1 FlowSchema.",
+        ),
+        (
+            "{apiVersion: node.k8s.io/v1beta1, kind: RuntimeClass}",
+            "WIN-UPG-001",
+            "Use node.k8s.io/v1 RuntimeClass.",
+        ),
         ("{apiVersion: policy/v1beta1, kind: PodSecurityPolicy}", "WIN-UPG-002", "pod-security"),
     ],
 )
@@ -78,10 +92,11 @@ def test_pipes_of_the_old_nodes(tmp_path: Path, path: str, record: str, outcome:
 def test_images_and_drives_of_the_old_nodes(tmp_path: Path) -> None:
     text = DEPLOYMENT.replace("HOSTPATH", "C:\\\\data")
     old = rehearse(tmp_path, text.replace("IMAGE", "ltsc2019"))
-    assert broken(old) == {"WIN-OS-006", "WIN-UPG-005"}
+    assert broken(old) == {"WIN-OS-006"}
+    assert "WIN-UPG-005" in {item.record.id for item in old.of("changes")}
     [image] = [item for item in old.items if item.record.id == "WIN-OS-006"]
     assert image.place.endswith("a.yaml:11") and image.obj == "Deployment web"
-    assert broken(rehearse(tmp_path, text.replace("IMAGE", "ltsc2022"))) == {"WIN-UPG-005"}
+    assert broken(rehearse(tmp_path, text.replace("IMAGE", "ltsc2022"))) == set()
 
 
 def test_selectors_of_the_old_build(tmp_path: Path) -> None:
@@ -154,3 +169,152 @@ def test_a_field_without_effect_before_and_after_is_no_change(tmp_path: Path) ->
         }
     assert ids[(1, 16)] == set()  # ignored by both
     assert ids[(1, 20)] == {"WIN-OS-012", "WIN-OS-110"}  # rejected before, ignored after
+
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: n}
+spec:
+  nodeSelector: {kubernetes.io/os: windows}
+  os: {name: windows}
+  SPEC
+  containers: [{name: c, image: "mcr.microsoft.com/windows/servercore:ltsc2022"}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "outcome"), [((1, 23), "breaks"), ((1, 24), "changes"), ((1, 36), "changes")]
+)
+def test_drives_need_a_containerd_that_mounts_them(
+    tmp_path: Path, after: Release, outcome: str
+) -> None:
+    """Of init containers, too."""
+    init = "initContainers: [{name: i, image: i, volumeMounts: [{name: d, mountPath: 'F:\\'}]}]"
+    found = [
+        (item.outcome, item.path)
+        for item in rehearse(tmp_path, POD.replace("SPEC", init), after=after).items
+        if item.record.id == "WIN-UPG-005"
+    ]
+    assert found == [(outcome, "spec.initContainers[0].volumeMounts[0].mountPath")]
+
+
+_MASTER = "node-role.kubernetes.io/master"
+_TERM = f"{{matchExpressions: [{{key: {_MASTER}, operator: Exists}}]}}"
+_OTHER_TERM = "{matchExpressions: [{key: zone, operator: Exists}]}"
+
+
+def _affinity(*terms: str) -> str:
+    required = f"requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{', '.join(terms)}]}}"
+    return f"affinity: {{nodeAffinity: {{{required}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "record", "outcome"),
+    [
+        (_affinity(_TERM), "WIN-UPG-007", "breaks"),
+        (_affinity(_TERM, _OTHER_TERM), "WIN-UPG-007", ""),
+        (f"tolerations: [{{key: {_MASTER}}}]", "WIN-UPG-007", "changes"),
+        (
+            f"tolerations: [{{key: {_MASTER}}}, {{key: node-role.kubernetes.io/control-plane}}]",
+            "WIN-UPG-007",
+            "",
+        ),
+        ("tolerations: [{operator: Exists}]", "WIN-UPG-007", ""),
+        (
+            "volumes: [{name: t, secret: {secretName: default-token-x7k2p}}]",
+            "WIN-UPG-011",
+            "breaks",
+        ),
+        ("volumes: [{name: t, secret: {secretName: my-token-value}}]", "WIN-UPG-011", ""),
+        (
+            "initContainers: [{name: i, image: i, args: ['--proxy-mode=userspace']}]",
+            "WIN-UPG-013",
+            "breaks",
+        ),
+        (
+            "initContainers: [{name: i, image: i, args: ['--proxy-mode=kernelspace']}]",
+            "WIN-UPG-013",
+            "",
+        ),
+    ],
+)
+def test_pods_that_a_changed_default_concerns(
+    tmp_path: Path, spec: str, record: str, outcome: str
+) -> None:
+    report = rehearse(tmp_path, POD.replace("SPEC", spec))
+    found = [item.outcome for item in report.items if item.record.id == record]
+    assert found == ([outcome] if outcome else [])
+
+
+_CONFIG = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kube-proxy}
+data:
+  config.conf: |
+    kind: KubeProxyConfiguration
+    mode: MODE
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "record"),
+    [
+        (
+            "{apiVersion: storage.k8s.io/v1, kind: StorageClass, "
+            "provisioner: kubernetes.io/azure-disk}",
+            (1, 27),
+            "WIN-UPG-010",
+        ),
+        (
+            "{apiVersion: v1, kind: PersistentVolume, spec: {azureFile: {shareName: s}}}",
+            (1, 30),
+            "WIN-UPG-010",
+        ),
+        (_CONFIG.replace("MODE", "userspace"), (1, 26), "WIN-UPG-013"),
+        (
+            "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, handler: docker}",
+            (1, 24),
+            "WIN-UPG-014",
+        ),
+    ],
+)
+def test_objects_that_a_release_breaks(
+    tmp_path: Path, text: str, after: Release, record: str
+) -> None:
+    assert record in broken(rehearse(tmp_path, text, after=after))
+    if record != "WIN-UPG-014":  # which the runtime decides
+        earlier = (1, after[1] - 1)
+        assert record not in broken(rehearse(tmp_path, text, after=earlier))
+    assert record not in broken(rehearse(tmp_path, _CONFIG.replace("MODE", "kernelspace")))
+
+
+@pytest.mark.parametrize(
+    ("level", "spec", "broken_since"),
+    [
+        ("restricted", "securityContext: {}", 23),
+        ("restricted", "securityContext: {runAsNonRoot: true}", 0),
+        ("baseline", "securityContext: {}", 0),
+        ("baseline", "hostNetwork: true", 23),
+        ("privileged", "hostNetwork: true", 0),
+    ],
+)
+def test_pods_that_their_namespace_forbids(
+    tmp_path: Path, level: str, spec: str, broken_since: int
+) -> None:
+    label = f"pod-security.kubernetes.io/enforce: {level}"
+    namespace = f"{{apiVersion: v1, kind: Namespace, metadata: {{name: n, labels: {{{label}}}}}}}"
+    text = f"{namespace}\n---\n{POD.replace('SPEC', spec)}"
+    after = broken(rehearse(tmp_path, text))
+    assert ("WIN-UPG-015" in after) is bool(broken_since)
+    assert "WIN-UPG-015" not in broken(rehearse(tmp_path, text, after=(1, 22)))
+    elsewhere = text.replace("name: n, labels", "name: m, labels")
+    assert "WIN-UPG-015" not in broken(rehearse(tmp_path, elsewhere))
+
+
+def test_updates_of_other_builds_are_no_change(tmp_path: Path) -> None:
+    report = rehearse(tmp_path, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+    ids = {limit.id for _, limit in report.nodes}
+    assert not ids & {"WIN-OS-136", "WIN-NET-107", "WIN-API-123"}
+    assert "WIN-UPG-012" in ids

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import yaml
+from tests.recorded_cases import GOLDEN, recorded_cases
 
 from transom.machinery import codec
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK, KINDS
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 
 
@@ -40,9 +38,7 @@ def _recorded() -> list[Any]:
     ):
         expected = json.loads((GOLDEN / "expected" / "1.20" / f"{file}.json").read_text())[case]
         steps = next(
-            c
-            for c in yaml.safe_load((GOLDEN / "cases" / f"{file}.yaml").read_text())
-            if c["name"] == case
+            c for c in recorded_cases(GOLDEN / "cases" / f"{file}.yaml") if c["name"] == case
         )
         for step in steps["steps"]:
             answer = expected.get(step["id"])

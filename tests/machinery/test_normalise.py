@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.recorded_cases import GOLDEN, recorded_cases
 
 from transom.machinery import schema
 from transom.machinery.kinds import GVK, KINDS
 from transom.machinery.normalise import TypeMismatch, normalise_value
 from transom.machinery.serviceaccounts import TOKEN_SOURCES, token_sources
-
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
 
 def made(api_version: str, kind: str, obj: dict[str, Any]) -> dict[str, Any]:
@@ -218,10 +215,7 @@ def test_every_served_version_has_a_type_and_its_empty_object_is_stable(kind: An
 
 def _recorded() -> Iterator[Any]:
     for file in sorted((GOLDEN / "expected" / "1.20").glob("*.json")) if GOLDEN.is_dir() else ():
-        cases = {
-            c["name"]: c
-            for c in yaml.safe_load((GOLDEN / "cases" / f"{file.stem}.yaml").read_text())
-        }
+        cases = {c["name"]: c for c in recorded_cases(GOLDEN / "cases" / f"{file.stem}.yaml")}
         for case, answers in json.loads(file.read_text()).items():
             steps = {s.get("id"): s for s in cases[case]["steps"]}
             for step, answer in answers.items():

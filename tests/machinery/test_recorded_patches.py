@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import yaml
+from tests.recorded_cases import GOLDEN, recorded_cases
 
 from transom.machinery import apply, codec, defaults, managedfields, patch, schema
 from transom.machinery.errors import ApiError, GroupResource, not_found
 from transom.machinery.kinds import GVK, KINDS
 from transom.machinery.typed import TypeNode, type_from_openapi
 
-GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="no recordings here")
 
 # Steps that other parts of the server answer: options, names, validation, admission, allocation.
@@ -179,7 +177,7 @@ CASES += [
 
 @pytest.mark.parametrize(("theme", "case"), CASES)
 def test_answers_as_recorded(theme: str, case: str) -> None:
-    cases = yaml.safe_load((GOLDEN / "cases" / f"{theme}.yaml").read_text())
+    cases = recorded_cases(GOLDEN / "cases" / f"{theme}.yaml")
     expected = json.loads((GOLDEN / "expected" / "1.20" / f"{theme}.json").read_text())[case]
     server = Server()
     compared = 0

@@ -192,6 +192,17 @@ def test_errors_show_values_as_json_since_1_34() -> None:
     )
 
 
+def test_a_long_value_of_many_errors_is_printed_once() -> None:
+    """20,000 references with a controller cause as many errors that show all of them."""
+    refs = [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": str(n)} for n in range(500)]
+    value = go_dump("[]v1.OwnerReference", refs)
+    errors = [FieldError("Invalid", "metadata.ownerReferences", value, str(n)) for n in range(20)]
+    for minor in (24, 33, 34):
+        found = in_release(release(minor), errors)
+        assert [e.detail for e in found] == [str(n) for n in range(20)]
+        assert '"a"' in found[0].body() and len({id(e.value) for e in found}) == 1
+
+
 def test_errors_of_rules_show_scalars_and_no_objects_since_1_35() -> None:
     scalar = FieldError("Invalid", "spec.kind", RuleValue("string", GoText('"l"')), "is immutable")
     whole = FieldError("Invalid", "spec", RuleValue("object", None), "is wrong")

@@ -25,8 +25,8 @@ from transom.network.cni.config import read_config_files
 
 ROOT = Path(transom.__file__).parent
 NODE_COMPONENTS = ("kubelet", "network", "node", "proxy", "runtime/native", "runtime/oci")
-# Log files, in pieces or in a thread.
-WHOLE_FILES = {"kubelet/server/hostlogs.py", "kubelet/logrotate.py"}
+# Log files, in a thread.
+WHOLE_FILES = {"kubelet/logrotate.py"}
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:

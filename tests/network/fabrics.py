@@ -408,7 +408,7 @@ class Cluster:
         self, service: str, pods: Iterable[str], *, target: int = 80, protocol: str = "TCP"
     ) -> None:
         found = {p["metadata"]["name"]: p for p in self.objects["pods"]}
-        made = {
+        made: dict[str, Any] = {
             "apiVersion": "discovery.k8s.io/v1beta1",
             "kind": "EndpointSlice",
             "addressType": "IPv4",

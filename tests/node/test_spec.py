@@ -61,7 +61,16 @@ def test_a_row_of_the_file_can_stand_for_many() -> None:
 
 
 @pytest.mark.windows(
-    "OS-07", "OS-16", "OS-17", "OS-22", "OS-27", "FLAG-12", "WIN-OS-002", "WIN-OS-003", "WIN-OS-011"
+    "OS-07",
+    "OS-16",
+    "OS-17",
+    "OS-22",
+    "OS-27",
+    "FLAG-12",
+    "W-NODE-14",
+    "WIN-OS-002",
+    "WIN-OS-003",
+    "WIN-OS-011",
 )
 @pytest.mark.parametrize(
     ("row", "words"),

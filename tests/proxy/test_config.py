@@ -14,6 +14,7 @@ from transom.proxy.config import (
     linux_mode,
     proxy_config_from_flags,
     read_proxy_config,
+    validate_proxy_config,
     windows_mode,
 )
 
@@ -155,6 +156,41 @@ def test_checks(os: Any, config: ProxyConfig, text: str) -> None:
     with pytest.raises(ProxyConfigError) as caught:
         check_proxy_config(config, os)
     assert str(caught.value) == f"failed validate: {text}"
+
+
+@pytest.mark.windows("W-SVC-01", "SUP-SVC-101")
+@pytest.mark.parametrize(
+    ("os", "mode", "since", "until"),
+    [
+        ("windows", "kernelspace", 20, 37),
+        ("windows", "userspace", 20, 25),
+        ("windows", "iptables", 0, 0),
+        ("windows", "nftables", 0, 0),
+        ("linux", "userspace", 20, 25),
+        ("linux", "ipvs", 20, 37),
+        ("linux", "nftables", 31, 37),
+        ("linux", "kernelspace", 0, 0),
+    ],
+)
+def test_modes_by_release(os: Any, mode: str, since: int, until: int) -> None:
+    for minor in range(20, 38):
+        found = validate_proxy_config(ProxyConfig(mode=mode), os, (1, minor))
+        assert (not found) is (since <= minor <= until), minor
+    if until == 0:
+        text = str(validate_proxy_config(ProxyConfig(mode=mode), os, (1, 36))[0])
+        usual = {
+            "windows": "must be kernelspace or blank (blank means the most-available proxy "
+            "[currently 'kernelspace'])",
+            "linux": "must be iptables, ipvs, nftables or blank (blank means the best-available "
+            "proxy [currently iptables])",
+        }
+        assert text.endswith(usual[os])
+
+
+def test_the_gate_of_nftables() -> None:
+    gated = ProxyConfig(mode="nftables", gates={"NFTablesProxyMode": True})
+    assert validate_proxy_config(gated, "linux", (1, 29)) == []
+    assert validate_proxy_config(gated, "linux", (1, 28)) != []
 
 
 def test_two_ranges_need_dual_stack() -> None:

@@ -17,7 +17,10 @@ from transom.readiness.session import CaseFailed, ReadinessSession
 
 NODE = {
     "metadata": {"name": "windows-1", "labels": {"kubernetes.io/os": "windows"}},
-    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    "status": {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeInfo": {"kubeletVersion": "v1.22.17"},
+    },
 }
 
 
@@ -98,3 +101,14 @@ def test_categories_are_those_of_the_specification() -> None:
         "Extend.Network",
     ]
     assert len({case.description for case in READINESS_CASES}) == len(READINESS_CASES)
+
+
+async def test_cases_that_the_kubelet_is_too_old_for() -> None:
+    client = RecordingClient(NODE)
+    early, late = await run(
+        client,
+        ReadinessCase("A", "early", passes, since=(1, 22)),
+        ReadinessCase("A", "late", fails, since=(1, 23)),
+    )
+    assert early.result == "passed"
+    assert (late.result, late.message) == ("skipped", "it needs Kubernetes 1.23")

@@ -46,6 +46,19 @@ BUDGET = {
     "metadata": {"name": "guarded", "namespace": "default"},
     "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
 }
+
+
+def daemon_set(name: str, image: str, **pod: Any) -> dict[str, Any]:
+    made = deployment(name, image, command=WAIT if image == ONE_BUILD else None, **pod)
+    spec = {key: made["spec"][key] for key in ("selector", "template")}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": made["metadata"],
+        "spec": spec,
+    }
+
+
 BARE = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -94,6 +107,9 @@ def test_workloads_move_to_the_new_build(tmp_path: Path) -> None:
                 deployment("image", ONE_BUILD, command=WAIT),
                 deployment("selector", ANY_BUILD, nodeSelector=selector),
                 deployment("guarded", ANY_BUILD),
+                daemon_set("agent", ANY_BUILD),
+                daemon_set("old-agent", ONE_BUILD),
+                daemon_set("pinned-agent", ANY_BUILD, nodeSelector=selector),
                 BUDGET,
                 BARE,
             )
@@ -110,6 +126,11 @@ def test_workloads_move_to_the_new_build(tmp_path: Path) -> None:
             guarded = moves["Deployment default/guarded"]
             assert guarded.result == "blocked" and "disruption budget" in guarded.reason
             assert moves["Pod default/bare"].result == "not moved"
+            assert moves["DaemonSet default/agent"][1:] == (1, "moved", "")
+            agent = moves["DaemonSet default/old-agent"]
+            assert agent.result == "failed" and "no match for platform" in agent.reason
+            pinned = moves["DaemonSet default/pinned-agent"]
+            assert (pinned.result, pinned.reason) == ("failed", "it has no pods on the new nodes")
             old = await cluster.client.get(NODES, "", OLD)
             assert old["spec"]["unschedulable"] is True
 

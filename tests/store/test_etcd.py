@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.etcd_process import EtcdProcess, Forwarder, eventually, require_etcd
 
 from transom.kit.clock import RealClock
@@ -244,6 +246,34 @@ async def test_keys_with_a_ttl_share_a_lease_and_expire(etcd: EtcdProcess) -> No
     assert len(set(leases.values())) <= 2 and all(leases.values())
     await seen.wait_for(lambda: store.count("events/") == 1)
     assert store.get("events/kept") is not None
+    await store.close()
+
+
+async def _revoke_lease(store: EtcdStore, lease: int) -> None:
+    request = wire.lease_grant_request(lease)  # the same bytes: one number
+    await store._client._call("/etcdserverpb.Lease/LeaseRevoke", request, 5.0)
+
+
+async def test_keys_with_a_ttl_get_another_lease_when_theirs_is_lost(etcd: EtcdProcess) -> None:
+    store = await started(etcd.fresh_url())
+    await put(store, "events/a", ttl=60)
+    lost = await store._leases.find(60)
+    await _revoke_lease(store, lost)
+    await asyncio.gather(*(put(store, f"events/{n}", ttl=60) for n in "bcd"))
+    assert await store._leases.find(60) != lost
+    await store.close()
+
+
+async def test_a_fence_gets_another_lease_when_its_own_is_lost(etcd: EtcdProcess) -> None:
+    store = await started(etcd.fresh_url())
+    submitter = store._submitter
+    await submitter._write_fence(0, submitter._deadline())
+    before = submitter._fence
+    await _revoke_lease(store, await store._leases.find(3600.0))
+    # The key went with its lease, which the first attempt notices.
+    await submitter._write_fence(before, submitter._deadline())
+    await submitter._write_fence(submitter._fence, submitter._deadline())
+    assert submitter._fence > before
     await store.close()
 
 
@@ -534,22 +564,25 @@ def test_tls_with_client_certificates(tmp_path: Path) -> None:
         member.kill()
 
 
-async def test_user_and_password(own_etcd: EtcdProcess) -> None:
+def _etcdctl(member: EtcdProcess, *commands: str) -> None:
     etcdctl = shutil.which("etcdctl")
     if etcdctl is None:
         pytest.skip("etcdctl is not installed (apt-get install etcd-client)")
-    for command in (
-        "user add root:secret",
-        "user grant-role root root",
-        "auth enable",
-    ):
+    for command in commands:
         subprocess.run(
-            [etcdctl, "--endpoints", own_etcd.address, *command.split()],
+            [etcdctl, "--endpoints", member.address, *command.split()],
             env={"ETCDCTL_API": "3"},
             check=True,
             capture_output=True,
         )
 
+
+def _enable_authentication(member: EtcdProcess) -> None:
+    _etcdctl(member, "user add root:secret", "user grant-role root root", "auth enable")
+
+
+async def test_user_and_password(own_etcd: EtcdProcess) -> None:
+    _enable_authentication(own_etcd)
     store = await started(f"etcd://root:secret@{own_etcd.address}/registry")
     await put(store, "pods/a")
     own_etcd.kill()  # which forgets its simple tokens
@@ -558,6 +591,37 @@ async def test_user_and_password(own_etcd: EtcdProcess) -> None:
     await store.close()
     with pytest.raises(StoreUnavailable, match="user name is empty"):
         await started(f"etcd://{own_etcd.address}/registry")
+
+
+async def test_users_and_roles_may_change_while_a_store_is_used(tmp_path: Path) -> None:
+    """A signed token names the revision of users and roles, and is refused after a change."""
+    require_etcd()
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private, public = tmp_path / "jwt.key", tmp_path / "jwt.pub"
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+    public.write_bytes(
+        key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+    tokens = f"--auth-token=jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=10m"
+    member = EtcdProcess(tmp_path / "etcd", options=(tokens,)).start()
+    try:
+        _enable_authentication(member)
+        store = await started(f"etcd://root:secret@{member.address}/registry")
+        for number in range(3):
+            _etcdctl(member, f"--user root:secret role add r{number}")
+            await asyncio.gather(*(put(store, f"pods/{number}-{other}") for other in range(5)))
+        assert store.count("pods/") == 15
+        await store.close()
+    finally:
+        member.kill()
 
 
 class LossyClient(EtcdClient):

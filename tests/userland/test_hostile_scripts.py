@@ -285,7 +285,9 @@ def test_a_fork_bomb_runs_out_of_processes(box: Box) -> None:
 
 def test_endless_recursion_ends_the_program_only(box: Box, windows: Box) -> None:
     assert box.sh("f() { f; }; f").code == 139
-    assert windows.powershell("function f { f }; f").code == 139
+    result = windows.powershell("function f { f }; try { f } catch { 'caught' }; f; 'not reached'")
+    assert (result.code, result.out) == (1, "caught\r\n")
+    assert result.err.startswith("The script failed due to call depth overflow.")
 
 
 def test_content_of_files_is_bounded_and_given_back(

@@ -130,7 +130,8 @@ def test_output(windows, script: str, expected: str) -> None:
             1,
             (
                 "nope : The term 'nope' is not recognized as the name of a cmdlet, function, "
-                "script file, or operable "
+                "script file, or operable program. Check the spelling of the name, or if a path "
+                "was included, verify that the path is correct and try again."
             ),
         ),
         ("Write-Error 'bad'", 1, "Write-Error 'bad' : bad"),
@@ -141,7 +142,7 @@ def test_output(windows, script: str, expected: str) -> None:
         ),
         ("Get-Content C:\\nope -ErrorAction SilentlyContinue; 'x'", 0, ""),
         ("cmd /c exit 5", 1, ""),
-        ("if (", 1, "An expression was expected after '('."),
+        ("if (", 1, "At line:1 char:4"),
         ("1/0", 1, "Attempted to divide by zero."),
         (
             "Invoke-WebRequest http://nowhere/",

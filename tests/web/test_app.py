@@ -133,6 +133,21 @@ async def test_without_a_session_nothing_is_shown(console: ContextFactory) -> No
         assert wrong.status == 401
 
 
+async def test_cookies_that_another_port_of_the_host_sets_do_not_hide_the_session(
+    console: ContextFactory,
+) -> None:
+    async with console() as page:
+        name = "transom-console-8899"
+        for cookies in (
+            f"{name}=planted; {page.cookie}",
+            f"{page.cookie}; {name}=",
+            f"{name}=; {name}; {name}=%00; {page.cookie}; {name}=planted",
+        ):
+            assert (await page.get("/test", cookie=cookies)).status == 200
+        many = "; ".join([f"{name}=planted"] * 5000)
+        assert (await page.get("/test", cookie=f"{many}; {page.cookie}")).status == 401
+
+
 async def test_expired_session(console: ContextFactory) -> None:
     async with console() as page:
         assert (await page.get("/test")).status == 200

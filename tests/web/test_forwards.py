@@ -83,3 +83,34 @@ async def test_forwards_belong_to_a_session_and_are_bounded(browser: ContextFact
         logins.end_all()
         await page.clock.run_for(1)
         assert forwards.of_pod(mine, "shop", "web") == []
+
+
+SET_BY_POD = [
+    b"transom-console-8899=stolen; Path=/",
+    b" Transom-console-8899=x; Path=/objects",
+    b"\ttransom-forward-1=x",
+    b"theirs=1; Path=/",
+]
+
+
+async def test_a_pod_cannot_replace_or_clear_the_cookies_of_the_console(
+    browser: ContextFactory,
+) -> None:
+    """Cookies belong to a host, not to a port: the forward is on the console's host."""
+
+    def pod(_: HttpRequest) -> Answer:
+        headers = [(b"Set-Cookie", value) for value in SET_BY_POD]
+        return HttpResponse(200, [*headers, (b"Clear-Site-Data", b'"cookies"')], b"page")
+
+    async with browser(pod) as page:
+        session = page.services.logins.find_session(page.cookie.partition("=")[2])
+        forward = await page.services.forwards.open(session, "shop", "web", 80)
+        link = urlsplit(forward.link)
+        entered = await _send(forward, f"{link.path}?{link.query}")
+        cookie = dict(entered.headers)[b"Set-Cookie"].decode().partition(";")[0]
+        answer = await _send(forward, "/", cookie=cookie)
+        found = {(name.lower(), value.strip()) for name, value in answer.headers}
+        assert (b"set-cookie", b"theirs=1; Path=/") in found
+        assert not any(b"ransom-" in value for _, value in found)
+        assert b"clear-site-data" not in dict(found)
+        await page.services.forwards.stop()

@@ -44,6 +44,8 @@ class ScriptedCluster:
     def __call__(self, request: HttpRequest) -> Answer:
         if request.method != "GET":
             self.changes.append((request.method, request.path))
+        if request.path == "/version":
+            return _json({"major": "1", "minor": "36"})
         if request.path == "/transom/nodes":
             return _json({"items": NODES})
         if self.refuse and request.method != "GET":
@@ -90,6 +92,13 @@ async def test_every_scenario_has_a_switch_with_its_facts(browser: ContextFactor
             for text in (one.title, one.symptom, one.evidence, one.remedy, one.issue):
                 assert text.replace("`", "") in plain
         assert 'href="https://github.com/kubernetes/kubernetes/issues/135802"' in page
+
+
+async def test_a_scenario_of_other_releases_is_refused(browser: ContextFactory) -> None:
+    cluster = ScriptedCluster()
+    async with browser(cluster) as console:
+        assert await _switch(console, "linux-security-context", True) == 409
+        assert cluster.changes == []
 
 
 async def test_a_scenario_is_started_reported_and_ended(browser: ContextFactory) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from typing import Any
 
 import pytest
 
+from transom.lint.config import LintConfig
+from transom.lint.engine import lint_sources
+from transom.lint.sources import ManifestSource, SourcesRead
+from transom.lint.text import SourceText
 from transom.machinery.pod_security import evaluate_pod
+from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.texts import in_release
 from transom.machinery.validation import validation_rules
+from transom.node.spec import NodeSpec
 from transom.windows import match, releases
 from transom.windows.limits import LIMITS
 from transom.windows.match import LimitMatcher
 from transom.windows.records import NodeTarget
+from transom.windows.registry import RECORDS
+from transom.windows.target_nodes import target_nodes_from_options
 
 Object = dict[str, Any]
 
@@ -378,3 +388,89 @@ def test_runtimes_of_later_releases() -> None:
     assert "docker" in releases.release_facts((1, 23)).runtimes()
     assert releases.release_facts((1, 24)).runtimes() == {"containerd": "1.4.0"}
     assert releases.release_facts((1, 26)).runtimes() == {"containerd": "1.6.0"}
+
+
+@pytest.mark.windows("W-OS-11", "SUP-OS-111")
+def test_hardware_of_a_windows_node() -> None:
+    node = NodeSpec("w", os="windows")
+    assert node.cpus >= 4
+    assert parse_quantity(node.memory) >= parse_quantity("8Gi")
+    assert parse_quantity(node.disk) >= parse_quantity("50Gi")
+
+
+@pytest.mark.windows("W-NET-07", "WIN-NET-107", "W-NET-08", "WIN-NET-108")
+@pytest.mark.parametrize("build", [17763, 20348, 26100])
+def test_updates_for_overlay_networks_are_for_windows_server_2019(build: int) -> None:
+    old = NodeTarget((1, 34), build, network="overlay", revision=1)
+    for id in ("WIN-NET-107", "WIN-NET-108"):
+        assert match.record_holds(LIMITS[id], old) is (build == 17763)
+    bridge = old._replace(network="l2bridge")
+    assert not match.record_holds(LIMITS["WIN-NET-107"], bridge)
+
+
+@pytest.mark.windows("W-OS-36", "WIN-OS-136")
+@pytest.mark.parametrize(
+    ("build", "revision", "holds"),
+    [(17763, 1697, True), (17763, 1817, False), (19042, 500, True), (20348, 1, False)],
+)
+def test_builds_where_managed_accounts_need_an_update(
+    build: int, revision: int, holds: bool
+) -> None:
+    node = NodeTarget((1, 34), build, runtime="containerd", revision=revision)
+    assert match.record_holds(LIMITS["WIN-OS-136"], node) is holds
+
+
+@pytest.mark.windows("W-API-23", "WIN-API-123")
+def test_run_as_user_keeps_a_pod_from_starting_until_1_30() -> None:
+    held = [
+        minor
+        for minor in range(14, 38)
+        if match.record_holds(LIMITS["WIN-API-123"], NodeTarget((1, minor)))
+    ]
+    assert held == list(range(21, 31))
+
+
+@pytest.mark.windows("W-STO-02", "SUP-STO-102")
+@pytest.mark.parametrize(
+    "source",
+    [{"azureFile": {"secretName": "s", "shareName": "n"}}, {"vsphereVolume": {"volumePath": "p"}}],
+)
+def test_in_tree_plugins_that_are_left(source: Object) -> None:
+    volume = {"name": "v", **source}
+    assert errors(make_pod(volumes=[volume]), 29) == []
+    held = [
+        minor
+        for minor in range(14, 38)
+        if match.record_holds(RECORDS["SUP-STO-102"], NodeTarget((1, minor)))
+    ]
+    assert held == [28, 29]
+
+
+@pytest.mark.windows("W-STO-16", "WIN-STO-116", "W-HP-23", "WIN-HP-123")
+@pytest.mark.parametrize(
+    ("record", "pod", "found"),
+    [
+        ("WIN-STO-116", make_pod({"volumeMounts": [{"name": "v", "mountPath": "C:\\"}]}), True),
+        (
+            "WIN-STO-116",
+            make_pod({"volumeMounts": [{"name": "v", "mountPath": "C:\\data"}]}),
+            False,
+        ),
+        (
+            "WIN-HP-123",
+            make_pod(context={"runAsNonRoot": True, "windowsOptions": {"hostProcess": True}}),
+            True,
+        ),
+        ("WIN-HP-123", make_pod(context={"windowsOptions": {"hostProcess": True}}), False),
+        ("WIN-HP-123", make_pod(context={"runAsNonRoot": True}), False),
+    ],
+)
+def test_lint_flags_what_the_api_accepts(record: str, pod: Object, found: bool) -> None:
+    pod = copy.deepcopy(pod)
+    pod["spec"] |= {"nodeSelector": {"kubernetes.io/os": "windows"}}
+    text = json.dumps({"apiVersion": "v1", "kind": "Pod", **pod})
+    nodes = target_nodes_from_options((1, 36), 20348, "containerd")
+    report = lint_sources(
+        SourcesRead([ManifestSource("a.json", SourceText(text), "here")]), nodes, LintConfig()
+    )
+    assert (record in {finding.id for finding in report.findings}) is found

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import ssl
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ import httptools
 from transom.kit.http_message import encode_request
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
+from transom.kit.tls_pairs import load_certificate_pair
 
 if TYPE_CHECKING:
     import yaml
@@ -92,10 +91,7 @@ def _tls(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSL
         context.verify_mode = ssl.CERT_NONE
     certificate, key = material(user, "client-certificate"), material(user, "client-key")
     if certificate and key:
-        with tempfile.TemporaryDirectory() as private:  # readable only by its owner
-            pair = os.path.join(private, "pair.pem")
-            Path(pair).write_bytes(certificate + b"\n" + key)
-            context.load_cert_chain(pair)
+        load_certificate_pair(context, certificate, key)
     return context
 
 

@@ -34,7 +34,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_explain_command(args: argparse.Namespace) -> int:
     from transom.lint.rules import OWN
-    from transom.lint.upgrade import UPGRADE_RECORDS
+    from transom.lint.upgrade_checks import UPGRADE_RECORDS
     from transom.windows import registry
     from transom.windows.record_documents import record_document
 

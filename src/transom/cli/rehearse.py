@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 from transom.cli.command import Command
+from transom.node.settings import name_option
 
 if TYPE_CHECKING:
     from transom.cluster.lifecycle import ControlCall
@@ -17,9 +18,10 @@ Rehearse the move to another Windows build on a running cluster, and report whic
 the new nodes and why the others do not.
 
 run adds a node of the new build for each Windows node of another build, cordons the old nodes and
-evicts their pods; PodDisruptionBudgets count, DaemonSets stay. The exit code is 1 if a workload
-does not run on the new nodes. end uncordons the old nodes, and drains and deletes the new ones. To check
-manifests without a cluster, see `transom lint --from --to`."""
+evicts their pods; PodDisruptionBudgets count. DaemonSets are not evicted; their pods on the new nodes
+must become ready. The exit code is 1 if a workload does not run on the new nodes. end uncordons the
+old nodes, and drains and deletes the new ones. To check manifests without a cluster, see
+`transom lint --from --to`."""
 EXAMPLES = """\
   transom rehearse run --build 20348
   transom rehearse run --build ltsc2025 --timeout 300 -o json
@@ -52,8 +54,14 @@ def run_rehearse_command(args: argparse.Namespace) -> int:
     config = lifecycle.existing_cluster(args.name)
     cluster = _RunningCluster(lifecycle.control_client(config, 30.0))
     if args.verb == "end":
-        for name in asyncio.run(rehearsal.end_rehearsal(cluster)):
+        deleted = asyncio.run(rehearsal.end_rehearsal(cluster))
+        if args.output != "text":
+            done = [{"name": name, "result": "deleted"} for name in deleted]
+            console.print_value(done, args.output)
+        for name in deleted if args.output == "text" else ():
             print(f"node/{name} deleted")
+        if not deleted:
+            console.print_progress("no rehearsal to end: no node was added by transom rehearse run")
         return 0
     build = build_by_name(args.build)
     if build is None:
@@ -69,7 +77,7 @@ def run_rehearse_command(args: argparse.Namespace) -> int:
             (move.workload, str(move.pods), move.result, move.reason or "-") for move in found.moves
         ]
         console.print_table([("WORKLOAD", "PODS", "RESULT", "REASON"), *rows])
-        console.print_progress("end it with: transom rehearse end")
+        console.print_progress(f"end it with: transom rehearse end{name_option(args.name)}")
     return 0 if all(move.ok for move in found.moves) else 1
 
 

@@ -64,12 +64,14 @@ def _list(scenarios: list[Scenario], output: str) -> int:
 
 
 def _document(one: Scenario) -> dict[str, Any]:
-    names = ("name", "title", "issue", "symptom", "evidence", "remedy", "finding", "until")
+    names = ("name", "title", "issue", "symptom", "evidence", "remedy", "finding", "since", "until")
     values = one._asdict()
     return {name: values[name] for name in names}
 
 
 def _show(one: Scenario, output: str) -> None:
+    from transom.scenarios.model import scenario_releases
+
     if output != "text":
         console.print_value(_document(one), output)
         return
@@ -79,7 +81,7 @@ def _show(one: Scenario, output: str) -> None:
         ("Symptom", one.symptom),
         ("Evidence", one.evidence),
         ("Remedy", one.remedy),
-        ("Until", one.until and f"Kubernetes {one.until}"),
+        ("Releases", scenario_releases(one)),
     ):
         if text:
             print(f"{label + ':':<10}{text}")
@@ -90,19 +92,20 @@ def _run(one: Scenario, args: argparse.Namespace) -> int:
     from transom.kit.user_errors import EXIT_USAGE, UserError
     from transom.machinery.releases.release import parse_release
     from transom.scenarios.cluster_calls import ClusterCalls
-    from transom.scenarios.model import end_scenario, run_scenario
+    from transom.scenarios.model import (
+        end_scenario,
+        happens_in,
+        run_scenario,
+        scenario_releases,
+    )
     from transom.scenarios.nodes import scenario_node
 
     config = lifecycle.existing_cluster(args.name)
-    if (
-        one.until
-        and args.verb != "end"
-        and parse_release(config.release) > parse_release(one.until)
-    ):
+    if args.verb != "end" and not happens_in(one, parse_release(config.release)):
         raise UserError(
-            f"the scenario {one.name} happens until Kubernetes {one.until}; cluster {config.name} "
-            f"runs {config.release}",
-            f"start another cluster with: transom up --name older --release {one.until}",
+            f"the scenario {one.name} happens in Kubernetes {scenario_releases(one)}; cluster "
+            f"{config.name} runs {config.release}",
+            f"start another cluster with: transom up --name other --release {one.until or one.since}",
             EXIT_USAGE,
         )
     call = lifecycle.control_client(config)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
+from transom.kit.tls_pairs import load_certificate_files
 
 if TYPE_CHECKING:
     import yaml
@@ -239,7 +240,7 @@ def _tls(authority: str, client_pem: bytes, verify: bool) -> ssl.SSLContext:
             ) as pem:  # the ssl module reads keys only from files
                 pem.write(client_pem)
                 pem.flush()
-                context.load_cert_chain(pem.name)
+                load_certificate_files(context, pem.name)
     except ssl.SSLError as problem:
         raise KubeconfigError(
             f"the kubeconfig's certificates cannot be used: {problem}"

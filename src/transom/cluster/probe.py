@@ -15,6 +15,7 @@ from typing import Any
 from transom.cluster.config import ClusterConfig
 from transom.cluster.pki import ClusterPki
 from transom.kit.http_message import encode_request
+from transom.kit.tls_pairs import load_certificate_files
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.I)
 
@@ -34,7 +35,7 @@ class ClusterProbe:
         self._socket: ssl.SSLSocket | None = None
         try:
             self._context = ssl.create_default_context(cafile=pki.ca)
-            self._context.load_cert_chain(pki.admin_cert, pki.admin_key)
+            load_certificate_files(self._context, pki.admin_cert, pki.admin_key)
         except OSError as error:
             raise ClusterUnreachable(f"no usable certificates in {config.pki}: {error}") from error
 

@@ -75,13 +75,18 @@ _READS: Final = re.compile(
 )
 
 
+_WITHOUT_OBJECT: Final = re.compile(r"kubectl (?:(?:create|rollout|set) )?\w+")
+
+
 def sole_command(remedy: str) -> tuple[str, ...]:
     """The command that a remedy begins with ("Start it: transom node start NAME"), if it is not one of
-    several, and changes something.
+    several, changes something and names an object.
     """
     found = INLINE_COMMAND.findall(remedy)
     before = remedy.partition(found[0])[0] if len(found) == 1 else ""
-    if len(found) != 1 or _READS.match(found[0]) or re.search(r"[;,&|]| or |\bif\b", before):
+    if len(found) != 1 or _READS.match(found[0]) or _WITHOUT_OBJECT.fullmatch(found[0]):
+        return ()
+    if re.search(r"[;,&|]| or |\bif\b", before):
         return ()
     return (found[0],)
 

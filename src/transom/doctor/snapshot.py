@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from transom.doctor.node_inspection import NodeState
@@ -191,8 +191,9 @@ def event_message(event: Object) -> str:
     )
 
 
+@lru_cache(maxsize=16384)
 def time_of(text: str) -> float:
-    """0 if it is not a valid time."""
+    """0 if it is not a valid time. Checks ask for the times of the same events again and again."""
     try:
         return parse_rfc3339(text)
     except ValueError:

@@ -340,8 +340,9 @@ def check_stale_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 f"{', '.join(stale[:3])}",
                 (where,),
                 "When a new pod gets such an address, Services send its traffic to the wrong place "
-                "(kubernetes/kubernetes#135802).",
-                f"transom node exec {node.name} -- Restart-Service kube-proxy; 1.35 removes them.",
+                "(kubernetes/kubernetes#135144).",
+                "Remove the endpoints on the node, then restart kube-proxy; the kube-proxy of 1.35 "
+                "removes them.",
                 commands=(
                     *(
                         f'transom node exec {node.name} -- "Get-HnsEndpoint | Where-Object IPAddress '

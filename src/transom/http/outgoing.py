@@ -23,6 +23,7 @@ import httptools
 from transom.http import goerrors
 from transom.http.goerrors import join_host_port
 from transom.kit.named_tuple import NamedTuple
+from transom.kit.tls_pairs import load_certificate_files
 
 _HIGH_WATER = 64 * 1024  # bytes of a response that are buffered while its reader is behind
 _FIRST_BYTES = 256  # of a response, kept for the error message if it is not HTTP
@@ -98,7 +99,7 @@ def client_context(ca_bundle: bytes, insecure: bool, pair: ClientPair | None) ->
     else:
         context.load_default_certs()
     if pair is not None:
-        context.load_cert_chain(*pair)
+        load_certificate_files(context, *pair)
     return context
 
 
@@ -401,7 +402,10 @@ async def _socket(target: CallTarget, connect: Connect | None) -> tuple[socket.s
         except CallError as problem:
             first = first or problem
     assert first is not None
-    raise first
+    try:
+        raise first
+    finally:
+        first = None  # its traceback refers to this frame
 
 
 async def _open(host: str, port: int, connect: Connect | None) -> tuple[socket.socket, str]:
@@ -445,7 +449,10 @@ async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
         else:
             return sock, text
     assert first is not None
-    raise first
+    try:
+        raise first
+    finally:
+        first = None  # its traceback refers to this frame
 
 
 async def _explain(

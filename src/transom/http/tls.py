@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from transom.http.connection_base import TransportLayer
 from transom.http.messages import PeerCertificate
 from transom.kit.lazy import lazy_import
+from transom.kit.tls_pairs import load_certificate_files
 
 # Imported with the first client certificate, to start faster.
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def server_context(cert: Path, key: Path, client_ca: Path | None = None) -> ssl.
     # sessions.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
-    context.load_cert_chain(cert, key)
+    load_certificate_files(context, cert, key)
     if client_ca is not None:
         context.load_verify_locations(client_ca)
         context.verify_mode = ssl.CERT_OPTIONAL

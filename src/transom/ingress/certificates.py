@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import ssl
-import tempfile
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from transom.ingress.routes import host_candidates
 from transom.kit import pki
+from transom.kit.tls_pairs import load_certificate_pair
 from transom.machinery.objects import Object
 
 _DEFAULT_NAME = "transom.local"
@@ -21,12 +19,7 @@ def context_of_pair(certificate: bytes, key: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    with tempfile.TemporaryDirectory() as folder:  # the module reads certificates from files only
-        files = Path(folder, "tls.crt"), Path(folder, "tls.key")
-        for file, content in zip(files, (certificate, key), strict=True):
-            file.touch(0o600)
-            file.write_bytes(content)
-        context.load_cert_chain(*files)
+    load_certificate_pair(context, certificate, key)
     return context
 
 
@@ -85,7 +78,7 @@ def secret_context(secret: Object) -> ssl.SSLContext | None:
     try:
         pair = [base64.b64decode(data.get(name) or "") for name in ("tls.crt", "tls.key")]
         return context_of_pair(*pair) if all(pair) else None
-    except (ssl.SSLError, binascii.Error):
+    except (ssl.SSLError, ValueError):
         return None
 
 

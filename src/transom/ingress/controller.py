@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from transom.client.api import MERGE_PATCH, ApiClient, is_conflict, is_not_found
@@ -31,7 +31,13 @@ from transom.http.server import HttpServer
 from transom.ingress import gateway, gateway_status
 from transom.ingress.certificates import IngressCertificates, tls_hosts
 from transom.ingress.proxy import BackendAddress, IngressProxy
-from transom.ingress.routes import RouteBackend, RouteTable, ingress_class, make_route_table
+from transom.ingress.routes import (
+    RouteBackend,
+    RouteTable,
+    ingress_class,
+    make_route_table,
+    oldest_first,
+)
 from transom.kit.clock import Clock, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -161,23 +167,22 @@ class IngressController:
                         found |= {BackendAddress(address, number): None for number in numbers[:1]}
         return list(found)
 
-    def _service_problem(self, source: str, namespace: str, name: str) -> str | None:
-        if not self._granted("HTTPRoute", source, "Service", namespace, name):
+    def _service_problem(self, route_namespace: str, namespace: str, name: str) -> str | None:
+        if not self._granted("HTTPRoute", route_namespace, "Service", namespace, name):
             return "RefNotPermitted"
-        return None if self._services.get(namespace, name) is not None else "BackendNotFound"
+        return "BackendNotFound" if self._services.get(namespace, name) is None else None
 
-    def _certificate_problem(self, source: str, namespace: str, name: str) -> str | None:
-        if not self._granted("Gateway", source, "Secret", namespace, name):
+    def _certificate_problem(self, gateway_namespace: str, namespace: str, name: str) -> str | None:
+        if not self._granted("Gateway", gateway_namespace, "Secret", namespace, name):
             return "RefNotPermitted"
         usable = self._certificates is not None and self._certificates.usable(namespace, name)
         return None if usable else "InvalidCertificateRef"
 
-    def _granted(self, user: str, source: str, kind: str, namespace: str, name: str) -> bool:
-        """Whether an object of the Gateway API may name one of the core API."""
+    def _granted(
+        self, kind: str, namespace: str, target_kind: str, target_namespace: str, name: str
+    ) -> bool:
         grants = self._objects(gateway.REFERENCE_GRANTS)
-        return source == namespace or gateway.reference_granted(
-            grants, (user, source), (kind, namespace, name)
-        )
+        return gateway.is_granted(grants, kind, namespace, target_kind, (target_namespace, name))
 
     def _secret(self, namespace: str, name: str) -> Object | None:
         return self._secrets.get(namespace, name) if self._secrets is not None else None
@@ -219,10 +224,12 @@ class IngressController:
 
     async def _sync(self) -> None:
         """Follows what the objects need, and writes their status."""
-        wanted_kinds = gateway.installed_resources(self._definitions.list())
-        if set(wanted_kinds) - set(self._gateway):
-            await self._follow_gateways(wanted_kinds)
-        served = self._served()
+        definitions = self._definitions.list()
+        if not self._gateway and gateway.gateway_api_installed(definitions):
+            await self._follow_gateways(gateway.GATEWAY_RESOURCES)
+        if gateway.REFERENCE_GRANTS not in self._gateway and gateway.grants_installed(definitions):
+            await self._follow_gateways((gateway.REFERENCE_GRANTS,))
+        served = oldest_first(self._served())
         hosts = [row for obj in served for row in tls_hosts(obj)]
         hosts += self._gateway_hosts()
         if hosts and self._secrets is None:
@@ -240,8 +247,8 @@ class IngressController:
                 await self._write_status(INGRESSES, obj, {"loadBalancer": {"ingress": None}})
         await self._write_gateway_status()
 
-    async def _follow_gateways(self, kinds: Sequence[GroupVersionResource]) -> None:
-        found = {kind: self._follow(kind) for kind in kinds if kind not in self._gateway}
+    async def _follow_gateways(self, kinds: Iterable[GroupVersionResource]) -> None:
+        found = {kind: self._follow(kind) for kind in kinds}
         self._informers.start()
         for informer in found.values():
             await informer.synced()
@@ -250,7 +257,7 @@ class IngressController:
 
     def _gateway_hosts(self) -> list[tuple[str, str, str]]:
         found = []
-        for owned in gateways_of_informers(self._gateway).values():
+        for owned in oldest_first(gateways_of_informers(self._gateway).values()):
             namespace = owned["metadata"]["namespace"]
             for listener in (owned.get("spec") or {}).get("listeners") or ():
                 for ref in (listener.get("tls") or {}).get("certificateRefs") or ():
@@ -307,7 +314,7 @@ class IngressController:
 
 
 def gateways_of_informers(informers: dict[GroupVersionResource, Informer]) -> dict[str, Object]:
-    if not informers:
+    if gateway.GATEWAYS not in informers:
         return {}
     return gateway.own_gateways(
         informers[gateway.GATEWAY_CLASSES].list(), informers[gateway.GATEWAYS].list()

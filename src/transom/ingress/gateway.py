@@ -26,13 +26,13 @@ CONTROLLER = "transom.dev/gateway-controller"
 CLASS_NAME = "transom"
 GATEWAY_CLASSES = GroupVersionResource(GROUP, "v1", "gatewayclasses", False, "GatewayClass")
 GATEWAYS = GroupVersionResource(GROUP, "v1", "gateways", True, "Gateway")
-HTTP_ROUTES = GroupVersionResource(GROUP, "v1", "httproutes", True, "HTTPRoute")
 REFERENCE_GRANTS = GroupVersionResource(GROUP, "v1beta1", "referencegrants", True, "ReferenceGrant")
+HTTP_ROUTES = GroupVersionResource(GROUP, "v1", "httproutes", True, "HTTPRoute")
 GATEWAY_RESOURCES = (GATEWAY_CLASSES, GATEWAYS, HTTP_ROUTES)
 SCHEMES: Final = {"HTTP": "http", "HTTPS": "https"}  # by protocol of a listener
-# Why a route cannot use a service: a reason of the condition ResolvedRefs, by the namespace of the
-# route and the namespace and name of the service.
-ServiceProblem = Callable[[str, str, str], str | None]
+# The reason why an object of the first namespace cannot use the Service or Secret of this namespace
+# and name, as in conditions; None if it can.
+ReferenceProblem = Callable[[str, str, str], str | None]
 _SUPPORTED_FILTERS = (
     "RequestHeaderModifier",
     "ResponseHeaderModifier",
@@ -42,22 +42,54 @@ _SUPPORTED_FILTERS = (
 _PATH_TYPES = {"Exact": EXACT, "RegularExpression": REGULAR_EXPRESSION}
 
 
-def installed_resources(definitions: Iterable[Object]) -> list[GroupVersionResource]:
-    """The kinds that we read, if there are CustomResourceDefinitions of all that we need, in their
-    version. ReferenceGrants are optional: without their kind, nothing is granted.
-    """
+def gateway_api_installed(definitions: Iterable[Object]) -> bool:
+    """Whether there are CustomResourceDefinitions of all kinds that we read, in their version."""
     served = {
         (spec.get("group"), (spec.get("names") or {}).get("plural"), version.get("name"))
         for spec in (one.get("spec") or {} for one in definitions)
         for version in spec.get("versions") or ()
         if version.get("served")
     }
-    found = [
-        kind
-        for kind in (*GATEWAY_RESOURCES, REFERENCE_GRANTS)
-        if (kind.group, kind.plural, kind.version) in served
-    ]
-    return found if set(GATEWAY_RESOURCES) <= set(found) else []
+    return all((kind.group, kind.plural, kind.version) in served for kind in GATEWAY_RESOURCES)
+
+
+def grants_installed(definitions: Iterable[Object]) -> bool:
+    kind = REFERENCE_GRANTS
+    return any(
+        spec.get("group") == kind.group
+        and (spec.get("names") or {}).get("plural") == kind.plural
+        and any(v.get("name") == kind.version and v.get("served") for v in spec["versions"])
+        for spec in (one.get("spec") or {} for one in definitions)
+    )
+
+
+def is_granted(
+    grants: Iterable[Object], kind: str, namespace: str, target_kind: str, target: tuple[str, str]
+) -> bool:
+    """Whether objects of a kind of the Gateway API in a namespace may refer to a Service or Secret
+    (namespace and name): always in their own namespace, elsewhere with a ReferenceGrant there.
+    """
+    target_namespace, name = target
+    if namespace == target_namespace:
+        return True
+    for grant in grants:
+        spec = grant.get("spec") or {}
+        if (
+            grant["metadata"]["namespace"] == target_namespace
+            and any(
+                (row.get("group"), row.get("kind"), row.get("namespace"))
+                == (GROUP, kind, namespace)
+                for row in spec.get("from") or ()
+            )
+            and any(
+                not row.get("group")
+                and row.get("kind") == target_kind
+                and row.get("name") in (None, "", name)
+                for row in spec.get("to") or ()
+            )
+        ):
+            return True
+    return False
 
 
 def own_gateways(classes: Iterable[Object], gateways: Iterable[Object]) -> dict[str, Object]:
@@ -158,27 +190,6 @@ def _common_host(first: str, second: str) -> str | None:
     return None
 
 
-def reference_granted(
-    grants: Iterable[Object], source: tuple[str, str], target: tuple[str, str, str]
-) -> bool:
-    """Whether an object may name one in another namespace. `source` is a kind of the Gateway API and
-    a namespace, `target` a kind of the core API, a namespace and a name.
-    """
-    kind, namespace, name = target
-    return any(
-        grant["metadata"]["namespace"] == namespace
-        and any(
-            (row.get("group"), row.get("kind"), row.get("namespace")) == (GROUP, *source)
-            for row in grant["spec"].get("from") or ()
-        )
-        and any(
-            not row.get("group") and row.get("kind") == kind and row.get("name") in (None, name)
-            for row in grant["spec"].get("to") or ()
-        )
-        for grant in grants
-    )
-
-
 def unsupported_in_route(route: Object) -> str | None:
     """What of a route is not done here. Requests that need it get an error instead."""
     found = map(_unsupported_in_rule, (route.get("spec") or {}).get("rules") or ())
@@ -194,7 +205,7 @@ def _unsupported_in_rule(rule: Object) -> str:
 
 
 def http_routes(
-    route: Object, gateways: dict[str, Object], service_problem: ServiceProblem
+    route: Object, gateways: dict[str, Object], service_problem: ReferenceProblem
 ) -> list[IngressRoute]:
     """The routes of an HTTPRoute, for each scheme and host of the listeners that accept it."""
     places = {
@@ -252,7 +263,7 @@ def _value_match(match: Object, name: str) -> ValueMatch:
 
 
 def _backends(
-    rule: Object, namespace: str, service_problem: ServiceProblem
+    rule: Object, namespace: str, service_problem: ReferenceProblem
 ) -> Iterable[RouteBackend]:
     for ref in rule.get("backendRefs") or ():
         yield RouteBackend(
@@ -264,7 +275,7 @@ def _backends(
         )
 
 
-def unresolved_reason(ref: Object, namespace: str, service_problem: ServiceProblem) -> str | None:
+def unresolved_reason(ref: Object, namespace: str, service_problem: ReferenceProblem) -> str | None:
     """Why a reference to a backend cannot be resolved: a reason of the condition ResolvedRefs."""
     if ref.get("kind", "Service") != "Service" or ref.get("group"):
         return "InvalidKind"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from transom.ingress.gateway import (
@@ -10,16 +10,12 @@ from transom.ingress.gateway import (
     GROUP,
     SCHEMES,
     ParentAttachment,
-    ServiceProblem,
+    ReferenceProblem,
     gateway_listeners,
     unresolved_reason,
     unsupported_in_route,
 )
 from transom.machinery.objects import Object
-
-# Why a Gateway cannot use a Secret: a reason of ResolvedRefs, by the namespace of the Gateway and the
-# namespace and name of the Secret.
-CertificateProblem = Callable[[str, str, str], str | None]
 
 
 def _condition(
@@ -45,7 +41,7 @@ def gateway_status(
     gateway: Object,
     address: str,
     attachments: Sequence[ParentAttachment],
-    certificate_problem: CertificateProblem,
+    certificate_problem: ReferenceProblem,
     now: str,
 ) -> Object:
     """The status of a Gateway that is served at this address; `attachments` are those to it, each
@@ -75,46 +71,46 @@ def gateway_status(
 def _listener_conditions(
     listener: Object,
     namespace: str,
-    certificate_problem: CertificateProblem,
+    certificate_problem: ReferenceProblem,
     generation: int,
     now: str,
 ) -> list[Object]:
     supported = listener.get("protocol") in SCHEMES
-    missing = next(
+    refused = next(
         (
-            (ref["name"], problem)
+            (ref["name"], reason)
             for ref in (listener.get("tls") or {}).get("certificateRefs") or ()
-            if (problem := certificate_problem(namespace, _namespace(ref, namespace), ref["name"]))
+            if (
+                reason := certificate_problem(
+                    namespace, ref.get("namespace") or namespace, ref["name"]
+                )
+            )
         ),
         None,
     )
-    programmed = supported and missing is None
+    programmed = supported and refused is None
     return [
         _condition(
             "Accepted", generation, now, "" if supported else "UnsupportedProtocol", met=supported
         ),
         _condition("Programmed", generation, now, "" if programmed else "Invalid", met=programmed),
         _condition("ResolvedRefs", generation, now)
-        if missing is None
+        if refused is None
         else _condition(
             "ResolvedRefs",
             generation,
             now,
-            missing[1],
-            f'The certificate of the Secret "{missing[0]}" cannot be used',
+            refused[1],
+            f'The certificate in the Secret "{refused[0]}" cannot be used',
             met=False,
         ),
     ]
 
 
-def _namespace(ref: Object, default: str) -> str:
-    return ref.get("namespace") or default
-
-
 def route_status(
     route: Object,
     attachments: Sequence[ParentAttachment],
-    service_problem: ServiceProblem,
+    service_problem: ReferenceProblem,
     now: str,
 ) -> Object:
     """With the entries of other controllers unchanged."""
@@ -142,7 +138,9 @@ def _accepted(route: Object, found: ParentAttachment, generation: int, now: str)
     return _condition("Accepted", generation, now, found.reason, found.message, met=met)
 
 
-def _resolved(route: Object, service_problem: ServiceProblem, generation: int, now: str) -> Object:
+def _resolved(
+    route: Object, service_problem: ReferenceProblem, generation: int, now: str
+) -> Object:
     namespace = route["metadata"]["namespace"]
     for rule in (route.get("spec") or {}).get("rules") or ():
         for ref in rule.get("backendRefs") or ():

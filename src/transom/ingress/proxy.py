@@ -14,11 +14,18 @@ from transom.http import relay
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, text_response
 from transom.http.outgoing import CallError, CallTarget
 from transom.http.pool import ConnectionPool
-from transom.ingress.routes import IngressRoute, RouteBackend, RouteTable, host_name
+from transom.ingress.routes import (
+    IngressRoute,
+    RouteBackend,
+    RouteTable,
+    host_name,
+    without_dot_segments,
+)
 from transom.kit.http_message import encode_request
 from transom.machinery.objects import Object
 
 _DROPPED = relay.HOP_BY_HOP | {b"content-length", b"expect", b"host"}
+_OWN = (b"x-forwarded-", b"x-real-ip")  # what the controller sets; some servers read _ as -
 _MOST_ATTEMPTS = 3
 _REPEATABLE = ("GET", "HEAD", "OPTIONS")
 _DEFAULT_REDIRECT = 302
@@ -54,7 +61,10 @@ class IngressProxy:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in _pairs(request)
         }
-        route = table.find(host, request.path, request.method, headers, request.query, scheme)
+        path = without_dot_segments(request.path)
+        if path is None:
+            return text_response(400, "the path leaves the root\n")
+        route = table.find(host, path, request.method, headers, request.query, scheme)
         if route is None and not table.default:
             return text_response(404, "default backend - 404\n")
         if route is not None and route.unsupported:
@@ -62,7 +72,7 @@ class IngressProxy:
         filters = route.filters if route is not None else ()
         redirect = _filter(filters, "requestRedirect")
         if redirect is not None:
-            return _redirect(request, redirect, route, scheme)
+            return _redirect(request, path, redirect, route, scheme)
         backend = self._choose(route.backends if route is not None else table.default)
         if backend is None:
             return text_response(500, "the route has no backend\n")
@@ -72,7 +82,7 @@ class IngressProxy:
         if not addresses:
             where = f"{backend.namespace}/{backend.service}"
             return text_response(503, f"service {where} has no ready endpoints for this port\n")
-        return await self._forward(request, route, addresses, scheme)
+        return await self._forward(request, path, route, addresses, scheme)
 
     def _choose(self, backends: Sequence[RouteBackend]) -> RouteBackend | None:
         weights = [backend.weight for backend in backends]
@@ -91,13 +101,14 @@ class IngressProxy:
     async def _forward(
         self,
         request: HttpRequest,
+        path: str,
         route: IngressRoute | None,
         addresses: Sequence[BackendAddress],
         scheme: str,
     ) -> Answer:
         upgrade = relay.wants_upgrade(request) and bool(request.header(b"upgrade"))
         head_only = request.method == "HEAD"
-        raw = _outgoing(request, route, scheme, upgrade)
+        raw = _outgoing(request, path, route, scheme, upgrade)
         problem = ""
         for address in addresses:
             target = CallTarget(address.host, address.port, "", tls=False)
@@ -133,21 +144,24 @@ def _filter(filters: Iterable[Object], name: str) -> Object | None:
 
 
 def _outgoing(
-    request: HttpRequest, route: IngressRoute | None, scheme: str, upgrade: bool
+    request: HttpRequest, path: str, route: IngressRoute | None, scheme: str, upgrade: bool
 ) -> bytes:
+    """`path` is the one that was routed. If it is the path of the request, that is sent as the
+    client spelled it.
+    """
     host = request.header(b"host")
-    path, mark, query = request.target.partition(b"?")
-    if not path.startswith(b"/"):
-        path = relay.escape_path(request.path).encode()
+    target, mark, query = request.target.partition(b"?")
+    if not target.startswith(b"/") or path != request.path:
+        target = relay.escape_path(path).encode()
     rewrite = _filter(route.filters, "urlRewrite") if route is not None else None
     if rewrite is not None and route is not None:
         host = rewrite.get("hostname") or host
-        path = relay.escape_path(_rewritten(request.path, route, rewrite.get("path"))).encode()
+        target = relay.escape_path(_rewritten(path, route, rewrite.get("path"))).encode()
     before = request.header(b"x-forwarded-for")
     headers: Headers = [
         (name, value)
         for name, value in request.headers.items()
-        if name not in _DROPPED and not name.startswith(b"x-forwarded-")
+        if name not in _DROPPED and not name.replace(b"_", b"-").startswith(_OWN)
     ]
     headers = _changed(headers, route, "requestHeaderModifier")
     added = {
@@ -160,7 +174,7 @@ def _outgoing(
         added |= {"Connection": "Upgrade", "Upgrade": request.header(b"upgrade")}
     lines = [(b"Host", host.encode("latin-1")), *headers]
     lines += [(name.encode(), value.encode("latin-1")) for name, value in added.items()]
-    return encode_request(request.method, path + mark + query, lines, request.body)
+    return encode_request(request.method, target + mark + query, lines, request.body)
 
 
 def _changed(headers: Headers, route: IngressRoute | None, name: str) -> Headers:
@@ -186,7 +200,7 @@ def _rewritten(path: str, route: IngressRoute, rewrite: Object | None) -> str:
 
 
 def _redirect(
-    request: HttpRequest, redirect: Object, route: IngressRoute | None, scheme: str
+    request: HttpRequest, path: str, redirect: Object, route: IngressRoute | None, scheme: str
 ) -> HttpResponse:
     new_scheme = redirect.get("scheme") or scheme
     host = redirect.get("hostname") or host_name(request.header(b"host"))
@@ -196,7 +210,6 @@ def _redirect(
         host += own if not redirect.get("hostname") else ""
     elif port is not None and port != {"http": 80, "https": 443}.get(new_scheme):
         host += f":{port}"
-    path = request.path
     if route is not None:
         path = _rewritten(path, route, redirect.get("path"))
     query = request.target.partition(b"?")[2].decode("latin-1")

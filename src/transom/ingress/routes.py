@@ -131,11 +131,34 @@ def host_name(header: str) -> str:
     return header.partition(":")[0]
 
 
+def without_dot_segments(path: str) -> str | None:
+    """The path that a server behind the proxy may resolve a path to; None if it leaves the root.
+
+    A route for /public must not give access to /public/../admin. Windows servers read a backslash
+    as a slash, so a path with dot segments is read like that here.
+    """
+    if "/." not in path and "\\." not in path:
+        return path
+    segments = path.replace("\\", "/").split("/")[1:]
+    if "." not in segments and ".." not in segments:
+        return path
+    kept: list[str] = []
+    for segment in segments:
+        if segment == "..":
+            if not kept:
+                return None
+            kept.pop()
+        elif segment not in (".", ""):  # many servers merge slashes
+            kept.append(segment)
+    end = "/" if segments[-1] in (".", "..") and kept else ""
+    return "/" + "/".join(kept) + end
+
+
 def make_route_table(
     ingresses: Iterable[Object], others: Iterable[IngressRoute] = ()
 ) -> RouteTable:
     table = RouteTable()
-    oldest = sorted(ingresses, key=lambda obj: (_created(obj), _source(obj)))
+    oldest = oldest_first(ingresses)
     routes = [route for obj in oldest for route in ingress_routes(obj)]
     for obj in oldest:
         spec = obj.get("spec") or {}
@@ -186,6 +209,11 @@ def ingress_class(ingress: Object) -> str | None:
     annotations = ingress["metadata"].get("annotations") or {}
     name = annotations.get("kubernetes.io/ingress.class")
     return name or (ingress.get("spec") or {}).get("ingressClassName") or None
+
+
+def oldest_first(objects: Iterable[Object]) -> list[Object]:
+    """The order in which objects claim a host: a newer one cannot take it over."""
+    return sorted(objects, key=lambda obj: (_created(obj), _source(obj)))
 
 
 def _created(obj: Object) -> str:

@@ -63,3 +63,11 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _json_escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
+
+
+def escape_markup(text: str) -> str:
+    """The three characters that begin markup in HTML and XML text, like `html.escape` without
+    quotes. Neither that module nor `xml.sax.saxutils`, which imports clients of HTTP and FTP, is
+    needed for it.
+    """
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -52,6 +52,7 @@ class PodActions(NamedTuple):
     ephemeral: tuple[Object, ...] = ()
     kill: tuple[KillReason, ...] = ()
     update: tuple[tuple[Object, Container], ...] = ()  # containers that get other limits
+    resize_pod: bool = False  # the pod as a whole gets other limits
     reset: tuple[ContainerReset, ...] = ()  # containers to remove before all of them start again
 
     def __bool__(self) -> bool:
@@ -64,6 +65,7 @@ class PodActions(NamedTuple):
             or self.ephemeral
             or self.kill
             or self.update
+            or self.resize_pod
             or self.reset
         )
 

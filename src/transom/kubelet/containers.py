@@ -20,10 +20,10 @@ from transom.kubelet.expansion import (
 from transom.kubelet.failures import ClaimFailure, ContainerFailure
 from transom.kubelet.mounts import volume_devices, volume_mounts
 from transom.kubelet.parts import (
-    AdjustResources,
     ClaimDevices,
     NoDynamicResources,
-    unadjusted,
+    NoResourceManagers,
+    ResourceManagers,
 )
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.userns import pod_user_namespace
@@ -48,19 +48,19 @@ _CONTAINER: Final = "CreateContainerConfigError"
 
 
 class ContainerBuilder:
-    __slots__ = ("_adjust", "_claims", "_env", "_objects", "_volumes")
+    __slots__ = ("_claims", "_env", "_managers", "_objects", "_volumes")
 
     def __init__(
         self,
         env: KubeletContext,
         volumes: VolumeManager,
         objects: ReferencedObjects,
-        adjust: AdjustResources = unadjusted,
+        managers: ResourceManagers | None = None,
         claims: ClaimDevices | None = None,
     ) -> None:
         self._env = env
         self._claims = claims or NoDynamicResources()
-        self._adjust = adjust
+        self._managers = managers or NoResourceManagers()
         self._volumes = volumes
         self._objects = objects
 
@@ -92,7 +92,11 @@ class ContainerBuilder:
             short, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _SANDBOX)
             hostname = hostsfile.kernel_hostname(pod, short, domain, _SANDBOX)
         linux = env.os.sandbox_options(pod, env.config)
-        linux = replace(linux, user_namespace=pod_user_namespace(env, pod))
+        linux = replace(
+            linux,
+            user_namespace=pod_user_namespace(env, pod),
+            resources=self._managers.pod_resources(pod),
+        )
         if groups := self._volumes.groups(pod):
             linux = replace(linux, supplemental_groups=(*linux.supplemental_groups, *groups))
         return SandboxConfig(
@@ -134,7 +138,7 @@ class ContainerBuilder:
             mounts.append(hosts)
         linux, windows = env.os.container_options(pod, container, image, env.host, env.config)
         if linux is not None:
-            linux = replace(linux, resources=self._adjust(pod, container, linux.resources))
+            linux = replace(linux, resources=self._managers.adjust(pod, container, linux.resources))
         termination = self._termination_log(uid, container)
         if termination is not None:
             mounts.append(termination)

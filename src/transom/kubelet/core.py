@@ -19,7 +19,6 @@ from transom.kubelet.event_texts import event_texts
 from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
-    AdjustResources,
     ClaimDevices,
     ContainerConfigSource,
     Hooks,
@@ -31,9 +30,9 @@ from transom.kubelet.parts import (
     PodAdmitHandler,
     PodSource,
     Prober,
+    ResourceManagers,
     StartCounter,
     Volumes,
-    unadjusted,
 )
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, uid_of
@@ -68,7 +67,7 @@ class KubeletCore:
         mirrors: Mirrors,
         prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
-        adjust: AdjustResources = unadjusted,
+        managers: ResourceManagers | None = None,
         claims: ClaimDevices | None = None,
         counter: StartCounter | None = None,
         on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
@@ -86,7 +85,7 @@ class KubeletCore:
         self.pods = Pods(env, self, self.statuses.get)
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
-        self._allocation = AllocationManager(env, admission, adjust)
+        self._allocation = AllocationManager(env, admission, managers)
         claims = claims or NoDynamicResources()
         starter = ContainerStarter(
             env, images, builder, hooks, self._terminator, claims, counter or NoStartCounter()

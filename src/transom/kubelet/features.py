@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.kubelet import kubelet_has
+from transom.runtime.api import RuntimeVersion
+
+_REPORTS_FEATURES: Final = 2  # the major version of containerd that reports handlers and features
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +170,20 @@ def disables_exclusive_quota(release: tuple[int, int], gates: Mapping[str, bool]
     return FeatureSet(Release(*release), gates).enabled("DisableCPUQuotaWithExclusiveCPUs")
 
 
-def resizes_exclusive_cpus(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
-    """Whether Guaranteed pods can be resized where the CPU manager has the static policy."""
-    return FeatureSet(Release(*release), gates).enabled("InPlacePodVerticalScalingExclusiveCPUs")
+@dataclass(frozen=True, slots=True)
+class ResizeFeatures:
+    """Which Guaranteed pods can be resized where a manager has the static policy."""
+
+    exclusive_cpus: bool
+    exclusive_memory: bool
+
+
+def resize_features(release: tuple[int, int], gates: Mapping[str, bool]) -> ResizeFeatures:
+    enabled = FeatureSet(Release(*release), gates).enabled
+    return ResizeFeatures(
+        enabled("InPlacePodVerticalScalingExclusiveCPUs"),
+        enabled("InPlacePodVerticalScalingExclusiveMemory"),
+    )
 
 
 def pull_record_version(release: tuple[int, int], gates: Mapping[str, bool]) -> str:
@@ -203,3 +218,9 @@ def credential_provider_features(
         enabled("KubeletServiceAccountTokenForCredentialProviders"),
         kubelet_has(known, "CredentialCacheTypes"),
     )
+
+
+def runtime_reports_features(runtime: RuntimeVersion) -> bool:
+    """Whether the CRI status of the runtime has handlers and features."""
+    major = runtime.version.partition(".")[0]
+    return runtime.name == "containerd" and major.isdigit() and int(major) >= _REPORTS_FEATURES

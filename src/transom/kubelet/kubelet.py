@@ -131,7 +131,13 @@ class Kubelet:
         self.core = KubeletCore(
             env,
             images=ImageManager(env, pulls),
-            builder=ContainerBuilder(env, volumes, objects, self._containers.adjust, self._claims),
+            builder=ContainerBuilder(
+                env,
+                volumes,
+                objects,
+                self._containers,
+                self._claims,
+            ),
             hooks=HookRunner(env),
             volumes=volumes,
             admission=PodAdmission(
@@ -142,7 +148,7 @@ class Kubelet:
                 self._shutdown.admit,
                 self._containers.admit,
             ),
-            adjust=self._containers.adjust,
+            managers=self._containers,
             claims=self._claims,
             counter=StartMetrics(metrics, env.config.release),
             mirrors=ApiMirrors(env),

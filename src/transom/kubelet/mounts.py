@@ -9,6 +9,7 @@ from transom.kit.goquote import go_quote
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.environment import create_container_config_error
 from transom.kubelet.expansion import ExpansionTooLarge, MissingValue, expand_strictly
+from transom.kubelet.read_only import is_recursively_read_only
 from transom.kubelet.volumes.plugin import MountedVolume
 from transom.machinery.objects import Object
 from transom.runtime.api import Image, Mount
@@ -55,8 +56,15 @@ def _mount(
             sub_path = expand_strictly(expression, variables)
         except (MissingValue, ExpansionTooLarge) as problem:
             raise create_container_config_error(str(problem)) from problem
+    recursive = False
     if env.config.pod_features.volume_mounts:
-        _check_recursive_read_only(mount)
+        supported = env.os.recursive_read_only_mounts(env.host, env.runtime.version)
+        try:
+            recursive = is_recursively_read_only(mount, supported=supported)
+        except ValueError as problem:
+            raise create_container_config_error(
+                f"failed to resolve recursive read-only mode: {problem}"
+            ) from problem
     image = images.get(mount["name"])
     if image is not None:
         return Mount(
@@ -75,28 +83,9 @@ def _mount(
         container_path=env.os.mount_path(mount["mountPath"]),
         host_path=env.os.host_path(host_path),
         read_only=bool(mount.get("readOnly")) or volume.read_only,
+        recursive_read_only=recursive,
         propagation=env.os.mount_propagation(mount.get("mountPropagation")),
         volume_path=within,
-    )
-
-
-def _check_recursive_read_only(mount: Object) -> None:
-    """No runtime of these nodes has recursive read-only mounts: their kernel is older."""
-    mode = mount.get("recursiveReadOnly") or "Disabled"
-    if mode == "Disabled":
-        return
-    propagation = mount.get("mountPropagation") or "None"
-    if not mount.get("readOnly"):
-        problem = "it is not read-only"
-    elif propagation != "None":
-        problem = f"it is not compatible with propagation {go_quote(propagation)}"
-    elif mode == "Enabled":
-        problem = "it is not supported by the runtime"
-    else:
-        return
-    raise create_container_config_error(
-        f"failed to resolve recursive read-only mode: volume {go_quote(mount['name'])} requested "
-        f"recursive read-only mode, but {problem}"
     )
 
 

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol, cast
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
+from transom.kubelet import cgroup_units
 from transom.kubelet.apparmor import container_apparmor_profile
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure
+from transom.kubelet.features import runtime_reports_features
 from transom.kubelet.hostpath import prepare_host_path
 from transom.kubelet.labels import is_critical
 from transom.kubelet.security import (
@@ -57,8 +60,8 @@ READ_ONLY: Final = (
     "/proc/sysrq-trigger",
 )
 
-_MIN_SHARES, _SHARES_A_CPU = 2, 1024
-_PERIOD, _MIN_QUOTA = 100_000, 1_000
+_NUMBERS: Final = lazy_pattern(r"(\d+)\.(\d+)")
+_RECURSIVE_READ_ONLY_SINCE: Final = (5, 12)  # Linux
 _OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
 _HUGE_PAGES: Final[Mapping[str, int]] = {"2MB": 0, "1GB": 0}
 _PAGE_NAMES: Final = {"2Mi": "2MB", "1Gi": "1GB"}
@@ -111,6 +114,14 @@ class LinuxPods:
 
     def resize_problem(self) -> str:
         return ""
+
+    def recursive_read_only_mounts(self, host: Host, runtime: RuntimeVersion) -> bool:
+        kernel = _NUMBERS.match(host.identity.kernel_version)
+        return (
+            runtime_reports_features(runtime)
+            and kernel is not None
+            and (int(kernel[1]), int(kernel[2])) >= _RECURSIVE_READ_ONLY_SINCE
+        )
 
     def container_options(
         self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig
@@ -318,9 +329,9 @@ def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
         }
         pages = {**_HUGE_PAGES, **asked}
     return LinuxResources(
-        cpu_period=_PERIOD,
-        cpu_quota=max(milli_limit * _PERIOD // 1000, _MIN_QUOTA) if milli_limit else 0,
-        cpu_shares=max(milli * _SHARES_A_CPU // 1000, _MIN_SHARES),
+        cpu_period=cgroup_units.CPU_PERIOD,
+        cpu_quota=cgroup_units.cpu_quota(milli_limit),
+        cpu_shares=cgroup_units.cpu_shares(milli),
         memory_limit=quantity.parse_quantity(limits.get("memory", "0")).value(),
         oom_score_adj=oom_score_adjustment(pod, container, host.hardware.memory),
         hugepages=pages,

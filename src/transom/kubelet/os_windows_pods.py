@@ -115,6 +115,9 @@ class WindowsPods:
     def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
         return LinuxResources()
 
+    def recursive_read_only_mounts(self, host: Host, runtime: RuntimeVersion) -> bool:
+        return False
+
     def resize_problem(self) -> str:
         return "In-place pod resize is not supported on Windows"
 

@@ -92,6 +92,9 @@ class OsRules(Protocol):
     def resize_problem(self) -> str:
         """Why containers cannot be resized; empty when they can."""
 
+    def recursive_read_only_mounts(self, host: Host, runtime: RuntimeVersion) -> bool:
+        """Whether the runtime can make read-only what is mounted below a volume."""
+
     def mount_path(self, path: str) -> str:
         """A container path in the form that the runtime receives."""
 

@@ -166,12 +166,28 @@ class PodAdmitHandler(Protocol):
         """
 
 
-AdjustResources = Callable[[Object, Object, LinuxResources], LinuxResources]
-"""`adjust(pod, container, resources)`: the resources with the CPUs that the container may use."""
+class ResourceManagers(Protocol):
+    """What decides on the limits of pods: CPU manager, memory manager, cgroups of pods."""
+
+    def adjust(self, pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
+        """The resources of a container with the CPUs and the memory that it may use."""
+
+    def pod_resources(self, pod: Object) -> LinuxResources:
+        """The limits of a pod as a whole, for its cgroup."""
+
+    def resize_problem(self, pod: Object, allocated: Object) -> str:
+        """Why the allocated pod can never get the resources of this one; empty when it can."""
 
 
-def unadjusted(pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
-    return resources
+class NoResourceManagers:
+    def adjust(self, pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
+        return resources
+
+    def pod_resources(self, pod: Object) -> LinuxResources:
+        return LinuxResources()
+
+    def resize_problem(self, pod: Object, allocated: Object) -> str:
+        return ""
 
 
 class PodUpdates(NamedTuple):

@@ -21,6 +21,7 @@ from typing import Final
 from transom.client.resources import CERTIFICATE_SIGNING_REQUESTS
 from transom.kit import pki
 from transom.kit.named_tuple import NamedTuple
+from transom.kit.tls_pairs import load_certificate_files
 from transom.kubelet.base import KubeletContext
 from transom.machinery.certificates import KUBELET_SERVING_SIGNER
 from transom.machinery.errors import ApiError
@@ -220,6 +221,6 @@ def _load(context: ssl.SSLContext, both: bytes) -> None:
     try:
         os.write(handle, both)
         os.close(handle)
-        context.load_cert_chain(path)
+        load_certificate_files(context, path)
     finally:
         os.unlink(path)

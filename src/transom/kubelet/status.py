@@ -17,8 +17,9 @@ from transom.kubelet import restart_all
 from transom.kubelet.actions import has_regular_container, should_restart
 from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.podstate import TERMINAL, PodState, is_deleted, is_host_network
+from transom.kubelet.read_only import is_recursively_read_only
 from transom.machinery.objects import Object
-from transom.machinery.podresources import aggregate_containers
+from transom.machinery.podresources import pod_amounts
 from transom.machinery.podutil import (
     all_containers_could_restart,
     is_restartable_init_container,
@@ -60,6 +61,9 @@ class StatusInputs(NamedTuple):
     # The resources that are in effect in a running container, by pod and container.
     actual: Callable[[str, Container], Object | None] = lambda uid, container: None
     resizing: Callable[[str], list[Object]] = lambda uid: []  # conditions by pod
+    recursive_read_only: bool = False  # whether the runtime has such mounts
+    # The spec of a pod with the resources that are in effect.
+    actual_spec: Callable[[Object], Object] = lambda pod: pod["spec"]
 
 
 def generate_pod_status(
@@ -248,7 +252,7 @@ def containers_only(
             spec["initContainers"], old.get("initContainerStatuses") or (), init=True
         )
     if around.features.pod_resize:
-        _add_pod_resources(spec, out)
+        _add_pod_resources(spec, around.actual_spec(pod), out)
     if spec.get("ephemeralContainers"):
         out["ephemeralContainerStatuses"] = sorted(
             convert.all(spec["ephemeralContainers"], old.get("ephemeralContainerStatuses") or ()),
@@ -261,17 +265,17 @@ def containers_only(
     return out
 
 
-def _add_pod_resources(spec: Object, out: Object) -> None:
+def _add_pod_resources(spec: Object, actual: Object, out: Object) -> None:
     """The resources of the pod as a whole: its own, or what its containers add up to."""
     resources: Object = {}
     for kind in ("requests", "limits"):
-        amounts = {k: str(v) for k, v in aggregate_containers(spec, kind).items()}
-        amounts |= (spec.get("resources") or {}).get(kind) or {}
+        amounts = {name: str(amount) for name, amount in pod_amounts(actual, kind).items()}
         if amounts:
             resources[kind] = amounts
     out["resources"] = resources
-    if resources.get("requests"):
-        out["allocatedResources"] = resources["requests"]
+    requests = {name: str(amount) for name, amount in pod_amounts(spec, "requests").items()}
+    if requests:
+        out["allocatedResources"] = requests
 
 
 def _by_name(entry: Object) -> str:
@@ -380,7 +384,10 @@ class _Converter:
             "imageID": "",
         }
         if self._around.features.volume_mounts and spec.get("volumeMounts"):
-            entry["volumeMounts"] = [_mount_status(mount) for mount in spec["volumeMounts"]]
+            supported = self._around.recursive_read_only
+            entry["volumeMounts"] = [
+                _mount_status(mount, supported) for mount in spec["volumeMounts"]
+            ]
         if old is None:
             return entry
         if self._restarting and "waiting" not in old["state"]:
@@ -512,11 +519,15 @@ def _user_status(user: LinuxContainerUser) -> Object:
     return out
 
 
-def _mount_status(mount: Object) -> Object:
+def _mount_status(mount: Object, supported: bool) -> Object:
     out: Object = {"name": mount["name"], "mountPath": mount["mountPath"]}
     if mount.get("readOnly"):
         out["readOnly"] = True
-        out["recursiveReadOnly"] = "Disabled"
+        try:
+            recursive = is_recursively_read_only(mount, supported=supported)
+        except ValueError:
+            recursive = False
+        out["recursiveReadOnly"] = "Enabled" if recursive else "Disabled"
     return out
 
 

@@ -18,9 +18,9 @@ from transom.kubelet import actions, podstate, status
 from transom.kubelet.allocation import AllocationManager, ResizeFailure
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import ClaimFailure, VolumeFailure
+from transom.kubelet.features import runtime_reports_features
 from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
-from transom.kubelet.node.features import runtime_reports_features
 from transom.kubelet.node.status import network_problem
 from transom.kubelet.parts import ClaimDevices, Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
@@ -85,6 +85,8 @@ class PodSync:
             features,
             parts.allocation.actual,
             parts.allocation.conditions,
+            env.os.recursive_read_only_mounts(env.host, env.runtime.version),
+            parts.allocation.actual_spec,
         )
 
     async def __call__(self, worker: PodWorker) -> SyncOutcome:
@@ -178,6 +180,8 @@ class PodSync:
             self._parts.allocation.action if self._around.features.resize else actions.no_resize,
             restart_all=self._restarts_all(pod, state),
         )
+        if not todo.kill_pod and self._parts.allocation.resizes_pod(pod):
+            todo = todo._replace(resize_pod=True)
         if (todo or worker.resync) and not await self._mount(worker, pod):
             return SyncOutcome.FAILED
         if not todo:
@@ -189,7 +193,7 @@ class PodSync:
         self, worker: PodWorker, pod: Object, state: PodState, todo: actions.PodActions
     ) -> SyncOutcome:
         good = await self._starter.run(worker, pod, state, todo)
-        if todo.update:
+        if todo.update or todo.resize_pod:
             updated = await self._update(pod, todo)
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
             good, worker.again = good and updated, worker.again or updated
@@ -220,12 +224,11 @@ class PodSync:
         return pod
 
     async def _update(self, pod: Object, todo: actions.PodActions) -> bool:
-        for spec, container in todo.update:
-            try:
-                await self._parts.allocation.actuate(pod, spec, container)
-            except ResizeFailure as failure:
-                self._parts.allocation.fail(pod, str(failure))
-                return False
+        try:
+            await self._parts.allocation.actuate(pod, todo.update)
+        except ResizeFailure as failure:
+            self._parts.allocation.fail(pod, str(failure))
+            return False
         return True
 
     def _network_ready(self, pod: Object, runtime: RuntimeStatus) -> bool:

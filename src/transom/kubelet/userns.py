@@ -12,7 +12,7 @@ from transom.kubelet import paths
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import IDS_PER_POD
 from transom.kubelet.failures import ContainerFailure
-from transom.kubelet.node.features import runtime_reports_features
+from transom.kubelet.features import runtime_reports_features
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet

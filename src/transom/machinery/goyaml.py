@@ -215,7 +215,7 @@ class _Reader:
         self.duplicates: list[str] = []
         self._steps = 0
         self._alias_steps = 0
-        self._error: YamlError | None = None
+        self._error = ""  # the first one
         self._anchors: dict[str, _Anchored] = {}
         self._stack: list[_Open] = []
         self._result: Any = None
@@ -227,8 +227,8 @@ class _Reader:
             raise YamlError(_syntax(e)) from None
         except RecursionError:
             raise YamlError(_TOO_DEEP) from None
-        if self._error is not None:
-            raise self._error
+        if self._error:
+            raise YamlError(self._error)
         return self._result
 
     def _read(self, parser: Any) -> None:
@@ -253,7 +253,7 @@ class _Reader:
                 return
 
     def _fail(self, text: str) -> None:
-        self._error = self._error or YamlError(text)
+        self._error = self._error or text
 
     def _count(self, steps: int, alias_steps: int) -> None:
         self._steps += steps
@@ -298,7 +298,7 @@ class _Reader:
             if value.__class__ is float and not is_key:
                 value = _json_float(value)
         except YamlError as e:
-            self._error = self._error or e
+            self._error = self._error or str(e)
             value = None
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchored(value, 1)
@@ -351,7 +351,7 @@ class _Reader:
             try:
                 name = _key_text(key, value)
             except YamlError as e:
-                self._error = self._error or e
+                self._error = self._error or str(e)
                 return
         if name in (top.value if top.names is None else top.names):
             self.duplicates.append(f"line {top.line + 1}: key {_go_syntax(key)} already set in map")

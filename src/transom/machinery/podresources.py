@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from transom.machinery.quantity import Quantity, parse_quantity
+from transom.machinery.quantity import ZERO, Quantity, parse_quantity
 
 HUGE_PAGES = "hugepages-"
 Amounts = dict[str, Quantity]
@@ -36,6 +36,19 @@ def aggregate_containers(spec: Mapping[str, Any], kind: str) -> Amounts:
         _raise(most, needed)
     _raise(total, most)
     return total
+
+
+def pod_amounts(spec: Mapping[str, Any], kind: str) -> Amounts:
+    """The `requests` or `limits` of the pod as a whole, with its overhead."""
+    amounts = aggregate_containers(spec, kind)
+    own: Mapping[str, str] = (spec.get("resources") or {}).get(kind) or {}
+    amounts |= {
+        name: parse_quantity(text) for name, text in own.items() if is_pod_level_resource(name)
+    }
+    for name, text in (spec.get("overhead") or {}).items():
+        if kind == "requests" or name in amounts:
+            amounts[name] = amounts.get(name, ZERO) + parse_quantity(text)
+    return amounts
 
 
 def _amounts(container: Mapping[str, Any], kind: str) -> Amounts:

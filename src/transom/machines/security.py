@@ -141,10 +141,12 @@ def inherited_aces(parent: int, owner: str = "") -> int:
     if parent <= OPEN and not owner:
         return parent
     above = descriptor_of(parent)
+    own = owner or above.owner
+    aces = inheritable_aces(above, own)
+    if not aces:  # the default list of the user's token
+        aces = (Ace(SYSTEM, FULL), Ace(owner or ADMINISTRATORS, FULL))
     try:
-        return number_of(
-            SecurityDescriptor(owner or above.owner, inheritable_aces(above, owner or above.owner))
-        )
+        return number_of(SecurityDescriptor(own, aces))
     except TooManyDescriptorsError:  # creating files must always be possible
         return parent
 

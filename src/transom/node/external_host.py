@@ -19,6 +19,7 @@ from typing import Any, Final
 from transom.kit import dnswire as wire
 from transom.kit import pki
 from transom.kit.task_set import TaskSet
+from transom.kit.tls_pairs import load_certificate_files
 from transom.machines.linux import NAME_SERVER
 from transom.network.api import Dataplane, DnsConfig
 from transom.network.stacks import Fabric
@@ -164,5 +165,5 @@ def _server_context(addresses: list[str]) -> ssl.SSLContext:
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder) / "tls.crt", Path(folder) / "tls.key"
         pki.save_key_pair(issued, certificate, key)
-        context.load_cert_chain(certificate, key)
+        load_certificate_files(context, certificate, key)
     return context

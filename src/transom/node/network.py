@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from transom.kit.clock import Clock
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.named_tuple import NamedTuple
+from transom.kit.prometheus import Collector
 from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.network import modes, winhost
 from transom.network.api import Dataplane, SandboxNetwork
@@ -67,6 +68,7 @@ class RunningProxier:
     due: Callable[[], float] = lambda: math.inf  # when to sync even if nothing has changed
     failed: Callable[[], str] = lambda: ""  # why it does not work
     lost: Callable[[], list[str]] = list  # NAMESPACE/NAME of services whose rules others deleted
+    metrics: Collector = tuple  # of its kind only
 
 
 class CniFolders(NamedTuple):

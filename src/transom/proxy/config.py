@@ -31,10 +31,7 @@ Mode = Literal["userspace", "iptables", "ipvs", "kernelspace"]
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
 _ROOT: Final = "KubeProxyConfiguration"
-_MODES: Final[dict[Os, tuple[tuple[str, ...], str]]] = {
-    "linux": (("iptables", "ipvs", "userspace"), "best-available proxy [currently iptables]"),
-    "windows": (("kernelspace", "userspace"), "most-available proxy [currently userspace]"),
-}
+_NO_USERSPACE: Final[Release] = (1, 26)  # the first release without the mode userspace
 
 
 class ProxyConfigError(Exception):
@@ -63,6 +60,7 @@ class ProxyConfig:
     enable_dsr: bool = False
     root_endpoint: str = "cbr0"
     forward_health_checks: bool = False
+    run_as_service: bool = False
 
     def winkernel(
         self,
@@ -127,6 +125,7 @@ _FIELDS: Final[dict[str, tuple[str, type]]] = {
     "winkernel.forwardHealthCheckVip": ("forward_health_checks", bool),
     "winkernel.networkName": ("network_name", str),
     "winkernel.rootHnsEndpointName": ("root_endpoint", str),
+    "windowsRunAsService": ("run_as_service", bool),
     "winkernel.sourceVip": ("source_vip", str),
 }
 # Fields of kube-proxy without an effect here.
@@ -306,7 +305,33 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
 # ---- checks ----
 
 
-def validate_proxy_config(config: ProxyConfig, os: Os) -> list[FieldError]:
+def _modes(os: Os, release: Release, gates: Mapping[str, bool]) -> tuple[list[str], str]:
+    """The modes of a release, and the text about the usual one."""
+    if os == "windows":
+        if release >= _NO_USERSPACE:
+            return ["kernelspace"], "most-available proxy [currently 'kernelspace']"
+        later = "(will be 'kernelspace' in a future release)" if release >= (1, 25) else ""
+        return ["kernelspace", "userspace"], f"most-available proxy [currently userspace{later}]"
+    modes = ["iptables", "ipvs"]
+    if release >= (1, 33) or (
+        release >= (1, 29) and gates.get("NFTablesProxyMode", release >= (1, 31))
+    ):
+        modes.append("nftables")
+    if release < _NO_USERSPACE:
+        modes.append("userspace")
+    return modes, "best-available proxy [currently iptables]"
+
+
+def usual_mode(os: Os, release: Release) -> str:
+    """The mode of a kube-proxy that names none."""
+    if os == "linux":
+        return "iptables"
+    return "kernelspace" if release >= _NO_USERSPACE else "userspace"
+
+
+def validate_proxy_config(
+    config: ProxyConfig, os: Os, release: Release = DEFAULT
+) -> list[FieldError]:
     errors: list[FieldError] = []
 
     def invalid(where: str, value: Any, text: str) -> None:
@@ -324,12 +349,13 @@ def validate_proxy_config(config: ProxyConfig, os: Os) -> list[FieldError]:
     if config.min_sync_period > config.sync_period:
         text = f"must be greater than or equal to {_ROOT}.{tables}.MinSyncPeriod"
         invalid(f"{tables}.SyncPeriod", format_duration(config.min_sync_period), text)
-    modes, usual = _MODES[os]
+    modes, usual = _modes(os, release, config.gates)
     if config.mode and config.mode not in modes:
         invalid(
             "Mode.ProxyMode",
             config.mode,
-            f"must be {','.join(modes)} or blank (blank means the {usual})",
+            f"must be {(', ' if release >= (1, 28) else ',').join(modes)} or blank (blank means "
+            f"the {usual})",
         )
     for where, value in (
         ("UDPIdleTimeout", config.udp_idle_timeout),
@@ -353,8 +379,8 @@ def validate_proxy_config(config: ProxyConfig, os: Os) -> list[FieldError]:
     return errors
 
 
-def check_proxy_config(config: ProxyConfig, os: Os) -> None:
-    errors = validate_proxy_config(config, os)
+def check_proxy_config(config: ProxyConfig, os: Os, release: Release = DEFAULT) -> None:
+    errors = validate_proxy_config(config, os, release)
     if errors:
         texts = [str(error) for error in errors]
         raise ProxyConfigError(
@@ -424,7 +450,7 @@ def linux_mode(wanted: str) -> Mode:
     """All of kube-proxy's Linux modes result in the same rules here: those of iptables, written as
     nftables.
     """
-    if wanted not in ("userspace", "iptables", "ipvs"):
+    if wanted not in ("userspace", "iptables", "ipvs", "nftables"):
         log.warning('Unknown proxy mode "%s", assuming iptables proxy', wanted)
     elif wanted != "iptables":
         log.warning("the mode %s is not here; using the rules of iptables", wanted)

@@ -10,7 +10,14 @@ import orjson
 
 from transom.http.messages import HttpRequest, HttpResponse
 from transom.kit.clock import Clock
-from transom.kit.prometheus import CONTENT_TYPE, Family, Histogram, Sample, render_metrics
+from transom.kit.prometheus import (
+    CONTENT_TYPE,
+    Collector,
+    Family,
+    Histogram,
+    Sample,
+    render_metrics,
+)
 from transom.proxy.healthcheck import ProxierHealth, health_not_found
 from transom.proxy.tracker import ServiceTracker
 
@@ -28,11 +35,17 @@ class ProxyMetrics:
     """Updated by a proxier when it syncs; also updates /healthz."""
 
     def __init__(
-        self, tracker: ServiceTracker, clock: Clock, health: ProxierHealth | None = None
+        self,
+        tracker: ServiceTracker,
+        clock: Clock,
+        health: ProxierHealth | None = None,
+        more: Collector = tuple,
     ) -> None:
+        """`more` has the metrics of one kind of proxier."""
         self._tracker = tracker
         self._clock = clock
         self._health = health
+        self._more = more
         self._counts = [0] * (len(_BUCKETS) + 1)
         self._sum = 0.0
         self._last = 0.0
@@ -80,7 +93,7 @@ class ProxyMetrics:
         families.append(_gauge("last_queued_timestamp_seconds", text, self._last_queued))
         text = "The last time proxy rules were successfully synced"
         families.append(_gauge("last_timestamp_seconds", text, self._last))
-        return render_metrics(families)
+        return render_metrics([*families, *self._more()])
 
 
 def _gauge(name: str, text: str, value: float) -> Family:

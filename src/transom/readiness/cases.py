@@ -28,6 +28,7 @@ class ReadinessCase(NamedTuple):
     description: str
     run: Run
     skip: str = ""  # why it is not run
+    since: tuple[int, int] = (1, 14)  # the first release of a kubelet that passes it
 
 
 async def _pod_address(s: ReadinessSession) -> None:
@@ -354,6 +355,8 @@ async def _not_run(s: ReadinessSession) -> None:
 
 
 _DOMAIN: Final = "it needs an Active Directory domain"
+_HOST_PROCESS: Final = (1, 23)  # beta, and on
+
 READINESS_CASES: Final = (
     ReadinessCase("Core.Network", "Windows pods are reached by their address", _pod_address),
     ReadinessCase("Core.Network", "Windows pods are exposed by a ClusterIP Service", _cluster_ip),
@@ -371,8 +374,18 @@ READINESS_CASES: Final = (
     ReadinessCase("Core.Scheduling", "Pods do not exceed the memory of a node", _memory),
     ReadinessCase("Core.Scheduling", "Containers do not exceed their CPU limit", _cpu),
     ReadinessCase("Core.Concurrent", "Ten pods start at the same time", _density),
-    ReadinessCase("Extend.HostProcess", "They have the address of the node", _host_process_address),
-    ReadinessCase("Extend.HostProcess", "They read their account's token", _host_process_account),
+    ReadinessCase(
+        "Extend.HostProcess",
+        "They have the address of the node",
+        _host_process_address,
+        since=_HOST_PROCESS,
+    ),
+    ReadinessCase(
+        "Extend.HostProcess",
+        "They read their account's token",
+        _host_process_account,
+        since=_HOST_PROCESS,
+    ),
     ReadinessCase("Extend.ActiveDirectory", "A GMSA account opens shares", _not_run, _DOMAIN),
     ReadinessCase("Extend.ActiveDirectory", "A GMSA account joins its domain", _not_run, _DOMAIN),
     ReadinessCase("Extend.NetworkPolicy", "Policies allow pods by label", _policy_allows),

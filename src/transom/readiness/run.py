@@ -34,12 +34,13 @@ async def run_readiness(
     windows = [node for node in nodes if _is_ready_windows(node)]
     if not windows:
         raise UserError("the cluster has no Windows node that is ready")
+    release = _kubelet_release(windows[0])
     stamp = f"{int(clock.time()) % 100000:05d}"
     results = []
     for i, case in enumerate(cases):
         session = ReadinessSession(client, clock, f"readiness-{stamp}-{i}", windows[0], seconds)
         began = clock.monotonic()
-        result, message = await _run_case(case, session)
+        result, message = await _run_case(case, session, release)
         found = CaseResult(
             case.category, case.description, result, message, clock.monotonic() - began
         )
@@ -49,10 +50,12 @@ async def run_readiness(
 
 
 async def _run_case(
-    case: ReadinessCase, session: ReadinessSession
+    case: ReadinessCase, session: ReadinessSession, release: tuple[int, int]
 ) -> tuple[Literal["passed", "failed", "skipped"], str]:
     if case.skip:
         return "skipped", case.skip
+    if release < case.since:
+        return "skipped", f"it needs Kubernetes {case.since[0]}.{case.since[1]}"
     try:
         await session.begin(session.namespace)
         await case.run(session)
@@ -61,6 +64,11 @@ async def _run_case(
     finally:
         await session.end(session.namespace)
     return "passed", ""
+
+
+def _kubelet_release(node: dict[str, Any]) -> tuple[int, int]:
+    major, minor, *_ = node["status"]["nodeInfo"]["kubeletVersion"].lstrip("v").split(".")
+    return int(major), int(minor)
 
 
 def _is_ready_windows(node: dict[str, Any]) -> bool:

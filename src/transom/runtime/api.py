@@ -36,6 +36,19 @@ class IdRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LinuxResources:
+    cpu_period: int = 0
+    cpu_quota: int = 0
+    cpu_shares: int = 0
+    memory_limit: int = 0
+    oom_score_adj: int = 0
+    hugepages: Mapping[str, int] = field(default_factory=dict)
+    cpuset_cpus: str = ""  # the CPUs that it may use, "" for all
+    cpuset_mems: str = ""  # the NUMA nodes whose memory it may use, "" for all
+    unified: Mapping[str, str] = field(default_factory=dict)  # files of cgroup v2
+
+
+@dataclass(frozen=True, slots=True)
 class LinuxSandbox:
     host_network: bool = False
     host_pid: bool = False
@@ -49,6 +62,7 @@ class LinuxSandbox:
     selinux: Mapping[str, str] | None = None
     seccomp: str = ""
     cgroup_parent: str = ""
+    resources: LinuxResources = LinuxResources()  # of the pod as a whole, for its cgroup
     host_process: bool = False  # on Windows: its containers are processes of the node
     host_users: bool = (
         False  # it needs the node's users, devices or privileges, so it gets no user namespace
@@ -84,19 +98,7 @@ class Mount:
     # is no host path
     image: str = ""
     image_sub_path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LinuxResources:
-    cpu_period: int = 0
-    cpu_quota: int = 0
-    cpu_shares: int = 0
-    memory_limit: int = 0
-    oom_score_adj: int = 0
-    hugepages: Mapping[str, int] = field(default_factory=dict)
-    cpuset_cpus: str = ""  # the CPUs that it may use, "" for all
-    cpuset_mems: str = ""  # the NUMA nodes whose memory it may use, "" for all
-    unified: Mapping[str, str] = field(default_factory=dict)  # files of cgroup v2
+    recursive_read_only: bool = False  # also what is mounted below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +344,9 @@ class ContainerRuntime(Protocol):
         """Kills its containers and removes its network. A no-op for an unknown sandbox."""
 
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        """Changes the limits of a Linux pod as a whole."""
+
     def sandboxes(self, uid: str = "") -> Sequence[Sandbox]:
         """All sandboxes, or those of one pod; newest first."""
 

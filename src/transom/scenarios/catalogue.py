@@ -20,6 +20,8 @@ from transom.scenarios.model import (
 )
 
 _RUN: Final = ["cmd", "/c", "ping -t localhost"]
+_AGNHOST: Final = "registry.k8s.io/e2e-test-images/agnhost:2.47"
+_LISTEN: Final = ["netexec", "--http-port=80"]
 _WINDOWS: Final = {"kubernetes.io/os": "windows"}
 _ANY: Final = [{"operator": "Exists"}]
 
@@ -68,12 +70,18 @@ def _service(name: str = "app", **spec: Any) -> Object:
     }
 
 
+def _server(node: ScenarioNode, **fields: Any) -> Object:
+    """A container that listens on port 80, on any build."""
+    ports = [{"containerPort": 80}]
+    return {"name": "app", "image": _AGNHOST, "args": _LISTEN, "ports": ports, **fields}
+
+
 def _served(node: ScenarioNode) -> list[Object]:
-    return [*_one()(node), _service()]
+    return [_pod(node, _server(node)), _service()]
 
 
 def _deployment(node: ScenarioNode, replicas: int) -> Object:
-    template = _pod(node, _container(node, ports=[{"containerPort": 80}]))
+    template = _pod(node, _server(node))
     template["spec"]["nodeSelector"] = _WINDOWS
     return {
         "apiVersion": "apps/v1",
@@ -104,7 +112,7 @@ def _many(node: ScenarioNode) -> list[Object]:
 
 def _elsewhere(node: ScenarioNode) -> list[Object]:
     """A Linux pod behind a Service: the Windows node has a remote endpoint for it."""
-    pod = _pod(node, {"name": "app", "image": "nginx"})
+    pod = _pod(node, _server(node))
     pod["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
     return [pod, _service()]
 
@@ -149,10 +157,11 @@ _ROWS: Final = (
     Scenario(
         "stale-remote-endpoints",
         "Remote endpoints of deleted pods stay in HNS",
-        "kubernetes/kubernetes#135802",
+        "kubernetes/kubernetes#135144",
         "Connections to a Service sometimes end at an address that no pod has any more.",
         "transom hns NODE endpoints",
-        "Restart kube-proxy on the node, or upgrade to 1.35, which removes stale endpoints.",
+        "Remove the endpoints on the node, then restart kube-proxy; or upgrade to 1.32.10, 1.33.6, "
+        "1.34.2 or 1.35, whose kube-proxy removes them.",
         "remote endpoints",
         (
             apply(_elsewhere),
@@ -162,11 +171,12 @@ _ROWS: Final = (
             wait(40),
         ),
         (hns_fault("keep-remote-endpoints", False), *_RENEW),
+        until="1.31",
     ),
     Scenario(
         "lost-load-balancers",
         "Load balancers are gone after HNS was restarted",
-        "kubernetes/kubernetes#113524",
+        "kubernetes/kubernetes#135802",
         "Pods of one node no longer reach Services, while pods of other nodes do.",
         "transom hns NODE loadbalancers",
         "Restart kube-proxy on the node.",
@@ -196,7 +206,9 @@ _ROWS: Final = (
         (
             apply(
                 lambda node: [
-                    *_one({"env": [{"name": "URL", "value": "http://app.scenario/"}]})(node),
+                    _pod(
+                        node, _server(node, env=[{"name": "URL", "value": "http://app.scenario/"}])
+                    ),
                     _service(),
                 ]
             ),
@@ -208,7 +220,7 @@ _ROWS: Final = (
         "A Service with more than 64 backends has no load balancer",
         "kubernetes/kubernetes#98680",
         "A Service stops to work on Windows nodes when its Deployment is scaled beyond 64.",
-        "kubectl get endpoints -n scenario app",
+        "transom hns NODE loadbalancers",
         "Split the Service, or use a headless one.",
         "65 endpoints",
         (apply(_many), wait(180)),
@@ -229,9 +241,10 @@ _ROWS: Final = (
         "kubernetes/kubernetes#102849",
         "The pod stays in ContainerCreating.",
         "kubectl describe pod -n scenario app",
-        "Use windowsOptions.runAsUserName, and set spec.os.name.",
+        "Use windowsOptions.runAsUserName instead of runAsUser.",
         "not supported by windows",
         (apply(_one(securityContext={"runAsUser": 1000})), wait(90)),
+        since="1.21",
         until="1.30",
     ),
     Scenario(
@@ -324,7 +337,7 @@ _ROWS: Final = (
     Scenario(
         "gmsa",
         "A credential spec does not exist",
-        "",
+        "kubernetes/website#15905",
         "A Deployment has no pods, or its containers have no domain account.",
         "kubectl describe replicaset -n scenario",
         "Create the GMSACredentialSpec, and allow the service account to use it.",
@@ -415,7 +428,7 @@ _ROWS: Final = (
         (
             apply(
                 lambda node: [
-                    *_one()(node),
+                    _pod(node, _server(node)),
                     _service(type="NodePort", externalTrafficPolicy="Local"),
                 ]
             ),

@@ -6,6 +6,7 @@ The caller sends the requests, so that the command line and the web console shar
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,10 @@ ClusterCall = Callable[[str, str, Any, str], Awaitable[Any]]
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 _GONE_SECONDS: Final = 60.0
+_ACCOUNT_SECONDS: Final = 15.0  # for the service account of a new namespace, and its token
+_NO_ACCOUNT: Final = re.compile(
+    r"No API token found for service account|serviceaccount \"default\" not found"
+)
 _POLL_SECONDS: Final = 0.5
 _PLURALS: Final[Mapping[str, str]] = {
     "ConfigMap": "configmaps",
@@ -41,6 +46,14 @@ class ClusterCalls:
 
     async def apply(self, obj: Object) -> None:
         path = f"{object_path(obj)}?fieldManager=transom-scenario&force=true"
+        for _ in range(int(_ACCOUNT_SECONDS / _POLL_SECONDS)):
+            try:
+                await self._call("PATCH", path, obj, _APPLY)
+                return
+            except (UserError, ApiError) as problem:
+                if _NO_ACCOUNT.search(str(problem)) is None:
+                    raise
+            await self._sleep(_POLL_SECONDS)
         await self._call("PATCH", path, obj, _APPLY)
 
     async def delete(self, obj: Object) -> None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
+from transom.machinery.releases import Release
+from transom.machinery.releases.release import parse_release
+
 Object = dict[str, Any]
 NAMESPACE = "scenario"
 NAME_LABEL = "scenario.transom.dev/name"  # of the namespace: which scenario runs,
@@ -36,14 +39,27 @@ MakeObjects = Callable[[ScenarioNode], list[Object]]
 class Scenario(NamedTuple):
     name: str
     title: str
-    issue: str  # where it was reported: "kubernetes/kubernetes#135802"; "" if it is documented only
+    issue: str  # where it was reported: "kubernetes/kubernetes#135144"; "" if it is documented only
     symptom: str
     evidence: str  # the command that shows it
     remedy: str
     finding: str  # part of what doctor reports about it
     steps: tuple[Step, ...]
     undo: tuple[Step, ...] = ()
-    until: str = ""  # the last release in which it happens
+    since: str = ""  # the first release in which it happens
+    until: str = ""  # and the last one
+
+
+def scenario_releases(one: Scenario) -> str:
+    """Where it happens: "1.21 to 1.30", "until 1.31"; "" for every release."""
+    if one.since and one.until:
+        return f"{one.since} to {one.until}"
+    return f"until {one.until}" if one.until else f"from {one.since}" if one.since else ""
+
+
+def happens_in(one: Scenario, release: Release) -> bool:
+    after = not one.since or release >= parse_release(one.since)
+    return after and (not one.until or release <= parse_release(one.until))
 
 
 def apply(make: MakeObjects) -> Step:

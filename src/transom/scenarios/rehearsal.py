@@ -1,6 +1,7 @@
 """The rehearsal of a move to another Windows build on a running cluster: adds a node of the new
 build for each old Windows node, cordons and drains the old ones, and reports for each workload
-whether its pods run on the new nodes. Pods are evicted, so PodDisruptionBudgets count.
+whether its pods run on the new nodes. Pods are evicted, so PodDisruptionBudgets count. DaemonSets
+are not evicted, but must run on the new nodes.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class _Workload(NamedTuple):
     title: str
     uid: str  # of the controller of its pods; "" for a pod without a controller
     pods: list[Object]
+    daemon: bool = False
 
 
 async def rehearse_move(
@@ -67,8 +69,10 @@ async def rehearse_move(
             f"no Windows node has a build other than {build}",
             "choose another one with --build; see transom node list",
         )
-    new = await _add_nodes(cluster, old, {node["name"] for node in nodes}, build)
-    report(f"added {', '.join(new)}")
+    taken = {node["name"] for node in nodes}
+    new = await _add_nodes(cluster, old, taken, build)
+    if added := [name for name in new if name not in taken]:
+        report(f"added {', '.join(added)}")
     workloads = await _workloads(cluster, old)
     for name in old:
         await _cordon(cluster, name, True)
@@ -81,7 +85,7 @@ async def rehearse_move(
         for one in workloads
         if one.title in blocked
     ]
-    moves += await _wait_until_moved(cluster, waiting, set(old), seconds)
+    moves += await _wait_until_moved(cluster, waiting, set(old), set(new), seconds)
     return Rehearsal(tuple(old), tuple(new), tuple(sorted(moves)))
 
 
@@ -136,7 +140,7 @@ async def _cordon(cluster: RehearsalCluster, name: str, on: bool) -> None:
 
 
 async def _workloads(cluster: RehearsalCluster, old: Sequence[str]) -> list[_Workload]:
-    """The workloads that have pods on the nodes, without DaemonSets and static pods."""
+    """The workloads that have pods on the nodes, without static pods."""
     found: dict[str, _Workload] = {}
     for pod in (await cluster.call("GET", "/api/v1/pods"))["items"]:
         meta = pod["metadata"]
@@ -144,7 +148,7 @@ async def _workloads(cluster: RehearsalCluster, old: Sequence[str]) -> list[_Wor
         if pod["spec"].get("nodeName") not in old or finished or "deletionTimestamp" in meta:
             continue
         owner = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), None)
-        if _MIRROR in (meta.get("annotations") or {}) or (owner or {}).get("kind") == "DaemonSet":
+        if _MIRROR in (meta.get("annotations") or {}):
             continue
         key = owner["uid"] if owner else meta["uid"]
         if key not in found:
@@ -152,7 +156,7 @@ async def _workloads(cluster: RehearsalCluster, old: Sequence[str]) -> list[_Wor
             if kind == "ReplicaSet":
                 kind, name = await _owner_of_replica_set(cluster, meta["namespace"], name)
             title = f"{kind} {meta['namespace']}/{name}"
-            found[key] = _Workload(title, owner["uid"] if owner else "", [])
+            found[key] = _Workload(title, owner["uid"] if owner else "", [], kind == "DaemonSet")
         found[key].pods.append(pod)
     return list(found.values())
 
@@ -183,7 +187,9 @@ async def _evict_all(
     be evicted in time, with the reason.
     """
     version = await _eviction_version(cluster)
-    pending = [(one.title, pod) for one in workloads if one.uid for pod in one.pods]
+    pending = [
+        (one.title, pod) for one in workloads if one.uid and not one.daemon for pod in one.pods
+    ]
     report(f"evicting {len(pending)} pods")
     reasons: dict[str, str] = {}
     for _ in range(max(1, int(seconds / _POLL_SECONDS))):
@@ -217,25 +223,35 @@ async def _evict(cluster: RehearsalCluster, pod: Object, version: str) -> None:
 
 
 async def _wait_until_moved(
-    cluster: RehearsalCluster, workloads: Sequence[_Workload], old: set[str], seconds: float
+    cluster: RehearsalCluster,
+    workloads: Sequence[_Workload],
+    old: set[str],
+    new: set[str],
+    seconds: float,
 ) -> list[WorkloadMove]:
     moves: list[WorkloadMove] = []
     for _ in range(max(1, int(seconds / _POLL_SECONDS))):
         pods = (await cluster.call("GET", "/api/v1/pods"))["items"]
-        moves = [_judge(one, pods, old) for one in workloads]
+        moves = [_judge(one, pods, old, new) for one in workloads]
         if all(move.ok for move in moves):
             break
         await cluster.sleep(_POLL_SECONDS)
     return moves
 
 
-def _judge(one: _Workload, pods: Sequence[Object], old: set[str]) -> WorkloadMove:
+def _judge(one: _Workload, pods: Sequence[Object], old: set[str], new: set[str]) -> WorkloadMove:
     own = [
         pod
         for pod in pods
-        if pod["spec"].get("nodeName") not in old
-        and any(o["uid"] == one.uid for o in pod["metadata"].get("ownerReferences") or ())
+        if any(o["uid"] == one.uid for o in pod["metadata"].get("ownerReferences") or ())
+        and (
+            pod["spec"].get("nodeName") in new
+            if one.daemon
+            else pod["spec"].get("nodeName") not in old
+        )
     ]
+    if one.daemon and not own:
+        return WorkloadMove(one.title, len(one.pods), "failed", "it has no pods on the new nodes")
     done = [pod for pod in own if _is_ready(pod) or pod["status"].get("phase") == "Succeeded"]
     if len(done) >= len(one.pods):
         return WorkloadMove(one.title, len(one.pods), "moved")

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import Final
 
 from transom.client.api import ApiUnreachable
@@ -27,6 +28,7 @@ from transom.web.workers import free_memory_soon
 log = logging.getLogger("transom.web")
 
 _LARGE_PAGE: Final = 128 * 1024
+_COOKIES: Final = 64  # of one name that are looked up
 _READS: Final = ("GET", "HEAD")
 _LOGIN_HELP: Final = (
     "Press Enter in the terminal where `transom console` runs to get a new login link, or run "
@@ -62,8 +64,7 @@ class ConsoleApp:
             return static_response(request, request.path.removeprefix("/static/"))
         if request.path == "/login":
             return self._log_in(request)
-        cookie = self._session_cookie(request)
-        session = self._services.logins.find_session(cookie)
+        cookie, session = self._find_session(request)
         if session is None:
             return self._no_session(request)
         if refusal := self._check_origin(request, session):
@@ -148,12 +149,15 @@ class ConsoleApp:
         cookie, _ = found
         return self._with_cookie(redirect_to_page("/"), cookie, int(SESSION_SECONDS))
 
-    def _session_cookie(self, request: HttpRequest) -> str:
-        for pair in request.header(b"cookie").split(";"):
-            name, _, value = pair.strip().partition("=")
-            if name == self._cookie:
-                return value
-        return ""
+    def _find_session(self, request: HttpRequest) -> tuple[str, Session | None]:
+        """The cookie that belongs to a session. Other ports of the host share its cookies, so that
+        a page there can add cookies of the same name: they are ignored.
+        """
+        pairs = (pair.strip().partition("=") for pair in request.header(b"cookie").split(";"))
+        for value in islice((value for name, _, value in pairs if name == self._cookie), _COOKIES):
+            if session := self._services.logins.find_session(value):
+                return value, session
+        return "", None
 
     def _with_cookie(self, answer: HttpResponse, value: str, seconds: int) -> HttpResponse:
         text = f"{self._cookie}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict"

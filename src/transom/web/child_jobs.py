@@ -1,4 +1,5 @@
-"""Runs what needs much memory or CPU in a child process: doctor and scheduling explanations.
+"""Runs what needs much memory or CPU in a child process: doctor, scheduling explanations and lint of
+large texts.
 
 The console stays small and responsive while doctor examines ten thousand pods, and the memory is
 free again afterwards. The child gets its job and the credentials of the console through a pipe;
@@ -30,6 +31,8 @@ _SECONDS: Final = 120.0  # for one job
 class Job(StrEnum):
     DOCTOR = "doctor"
     EXPLAIN_POD = "explain-pod"
+    LINT = "lint"
+    LINT_REPORT = "lint-report"
 
 
 class JobRunner(Protocol):

@@ -41,6 +41,7 @@ log = logging.getLogger("transom.web")
 
 MOST_FORWARDS: Final = 16
 _KEY: Final = "transom-forward"
+_OWN_COOKIES: Final = b"transom-"  # how their names begin
 _LIMITS: Final = HttpLimits(connections=128)
 _STOP_GRACE: Final = 0.5
 _HOP_BY_HOP: Final = frozenset(
@@ -55,6 +56,9 @@ _HOP_BY_HOP: Final = frozenset(
     )
 )
 _NOT_FORWARDED: Final = _HOP_BY_HOP | {b"host", b"cookie", b"authorization", b"content-length"}
+# Clear-Site-Data is about all ports of a host: it would end the console's session.
+_NOT_RETURNED: Final = _HOP_BY_HOP | {b"content-length", b"clear-site-data"}
+_NOT_RETURNED_UPGRADED: Final = frozenset((b"date", b"content-length", b"clear-site-data"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class _ForwardHandler:
         kept = [
             (name, self._own_location(value) if name.lower() == b"location" else value)
             for name, value in head.headers
-            if name.lower() not in _HOP_BY_HOP | {b"content-length"}
+            if name.lower() not in _NOT_RETURNED and not _sets_own_cookie(name, value)
         ]
         return self._streamed(connection, head, kept)
 
@@ -222,8 +226,17 @@ def _upgraded(connection: OutgoingConnection, head: ResponseHead) -> Answer:
     def start(browser: RawConnection) -> None:
         splice(browser, upstream)
 
-    kept = [(k, v) for k, v in head.headers if k.lower() not in (b"date", b"content-length")]
+    kept = [
+        (name, value)
+        for name, value in head.headers
+        if name.lower() not in _NOT_RETURNED_UPGRADED and not _sets_own_cookie(name, value)
+    ]
     return UpgradeResponse(kept, start)
+
+
+def _sets_own_cookie(name: bytes, value: bytes) -> bool:
+    """Whether a pod's response replaces a cookie of the console, which has the same host name."""
+    return name.lower() == b"set-cookie" and value.lstrip().lower().startswith(_OWN_COOKIES)
 
 
 def _split_cookies(header: str, name: str) -> tuple[str, str]:
@@ -233,6 +246,6 @@ def _split_cookies(header: str, name: str) -> tuple[str, str]:
         key, _, value = pair.strip().partition("=")
         if key == name:
             own = value
-        elif key and not key.startswith("transom-"):
+        elif key and not key.lower().startswith(_OWN_COOKIES.decode()):
             others.append(pair.strip())
     return own, "; ".join(others)

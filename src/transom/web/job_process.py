@@ -1,7 +1,7 @@
 """The program of a child process of the console: runs one job and writes its result as JSON.
 
 `child_jobs` starts it; the console itself never imports it, because doctor and the scheduler take
-more memory than the console.
+more memory than the console. Each job loads only its own modules.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from transom.client.kubeconfig import RestConfig, rest_config_from_document
-from transom.doctor.connect import take_snapshot
-from transom.doctor.examine import examine, places_to_check
-from transom.doctor.snapshot import ClusterSnapshot
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
@@ -24,8 +21,15 @@ from transom.web.child_jobs import Job
 
 if TYPE_CHECKING:
     from transom.cluster import components
+    from transom.doctor import connect, examine
+    from transom.doctor.snapshot import ClusterSnapshot
+    from transom.web.pages import manifest_check, node_choice
 else:
     components = lazy_import("transom.cluster.components")
+    connect = lazy_import("transom.doctor.connect")
+    examine = lazy_import("transom.doctor.examine")
+    manifest_check = lazy_import("transom.web.pages.manifest_check")
+    node_choice = lazy_import("transom.web.pages.node_choice")
 
 MOST_FINDINGS: Final = 500
 _MOST_PLACES: Final = 500
@@ -40,15 +44,15 @@ def find_causes(target: RestConfig, *names: str) -> list[dict[str, Any]]:
 
 
 def _read_cluster(target: RestConfig, names: tuple[str, ...]) -> ClusterSnapshot:
-    seen = take_snapshot(target, names)
+    seen = connect.take_snapshot(target, names)
     if seen.unreachable:
         raise ApiError(502, "", seen.unreachable)
     return seen
 
 
 def _findings(seen: ClusterSnapshot, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    about = places_to_check(seen, names) if names else ()
-    documents = [one.document() for one in examine(seen, about)[:MOST_FINDINGS]]
+    about = examine.places_to_check(seen, names) if names else ()
+    documents = [one.document() for one in examine.examine(seen, about)[:MOST_FINDINGS]]
     for one in documents:
         one["count"] = len(one["where"])
         one["where"] = one["where"][:_MOST_PLACES]
@@ -76,9 +80,24 @@ def pod_explanation(target: RestConfig, namespace: str, name: str) -> dict[str, 
     return found
 
 
+def lint_manifest(_: RestConfig, document: str) -> dict[str, Any]:
+    """The report of `manifest_check.check_manifest`; the document has the fields of the form."""
+    fields = orjson.loads(document)
+    return manifest_check.check_manifest(fields["text"], *node_choice.read_choices(fields))
+
+
+def lint_report_file(_: RestConfig, document: str, form: str) -> dict[str, str]:
+    """The file of `manifest_check.render_report`."""
+    fields = orjson.loads(document)
+    now, later = node_choice.read_choices(fields)
+    return manifest_check.render_report(fields["text"], now, form, later)
+
+
 JOBS: Final[dict[Job, Callable[..., Any]]] = {
     Job.DOCTOR: find_causes,
     Job.EXPLAIN_POD: pod_explanation,
+    Job.LINT: lint_manifest,
+    Job.LINT_REPORT: lint_report_file,
 }
 
 

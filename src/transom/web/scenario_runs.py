@@ -18,6 +18,7 @@ from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
+from transom.machinery.releases import Release
 from transom.web.api_access import ApiAccess
 from transom.web.tasks import StreamLimit
 
@@ -84,9 +85,18 @@ class ScenarioRuns:
             if now.phase is not ScenarioPhase.OFF:
                 what = f"the scenario {now.name} is on" if now.name else "the namespace exists"
                 raise ApiError(409, "Conflict", f"{what}: end it first")
+            await self._check_release(scenario)
             self._node = await self._find_node(node)
             self._now = ScenarioState(ScenarioPhase.STARTING, name, self._node.name)
             self._work(model.run_scenario, scenario, self._node)
+
+    async def _check_release(self, scenario: Scenario) -> None:
+        version = (await self._api.request("GET", "/version")).json()
+        release = Release(int(version["major"]), int(version["minor"].rstrip("+")))
+        if not model.happens_in(scenario, release):
+            releases = model.scenario_releases(scenario)
+            text = f"the scenario {scenario.name} happens in Kubernetes {releases}"
+            raise ApiError(409, "Conflict", text)
 
     async def end_scenario(self, name: str) -> None:
         """Ends it, also while it starts; returns before its objects are gone."""

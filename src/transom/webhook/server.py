@@ -16,6 +16,7 @@ import orjson
 
 from transom.http import HttpLimits, HttpRequest, HttpResponse, HttpServer, server_context
 from transom.kit.prometheus import CONTENT_TYPE, Family, Sample, render_metrics
+from transom.kit.tls_pairs import load_certificate_files
 from transom.webhook.review import InvalidReview, answer_review
 from transom.windows.advice import Advisor
 
@@ -135,7 +136,7 @@ class WebhookServer:
         try:
             stamp = self._stamps()
             if stamp != self._stamp:
-                self._context.load_cert_chain(*self._files)
+                load_certificate_files(self._context, *self._files)
                 self._stamp = stamp
                 log.info("the certificate was renewed")
         except (OSError, ssl.SSLError) as problem:  # only partly written: retried at the next check

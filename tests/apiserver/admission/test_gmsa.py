@@ -232,6 +232,7 @@ async def test_a_namespace_can_be_exempt(label: dict[str, str]) -> None:
         assert made["spec"]["securityContext"]["windowsOptions"] == named("ghost")
 
 
+@pytest.mark.windows("W-SEC-30")
 async def test_off_unless_asked_for() -> None:
     async with cluster(gmsa=False) as api:
         assert await answer(api, windows(named("ghost"), {"gmsaCredentialSpec": "{}"})) == (201, "")

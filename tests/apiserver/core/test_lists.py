@@ -73,3 +73,15 @@ async def test_a_bad_continue_token_gets_the_reason(token: str, why: str) -> Non
         400,
         f"invalid continue token: continue key is not valid: {why}",
     )
+
+
+@pytest.mark.parametrize(
+    "query", ["?resourceVersion=900", "?resourceVersion=900&resourceVersionMatch=NotOlderThan", ""]
+)
+async def test_a_version_of_the_future_has_the_text_that_clients_parse(query: str) -> None:
+    api = await _three()
+    status, problem = await api.call("GET", CM + (query or "/a?resourceVersion=900"))
+    current = api.server.storage.store.revision
+    assert (status, problem["reason"]) == (504, "Timeout")
+    assert problem["message"] == f"Timeout: Too large resource version: 900, current: {current}"
+    assert problem["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"

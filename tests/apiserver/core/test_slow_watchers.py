@@ -229,7 +229,7 @@ async def test_no_bookmark_runs_ahead_of_the_events() -> None:
 
 
 async def test_the_marker_of_the_first_list_comes_after_all_of_it() -> None:
-    api = await start()
+    api = await start(release="1.36")
     for name in "abc":
         await write(api, "create", name, 0)
     stream = await watch(

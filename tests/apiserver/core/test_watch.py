@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apiserver.harness import Api, start
@@ -94,7 +95,7 @@ async def test_time_out_ends_the_stream_after_a_bookmark() -> None:
 
 
 async def test_initial_events_end_with_a_marked_bookmark() -> None:
-    api = await start()
+    api = await start(release="1.36")
     await _make(api, "a")
     stream = await api.watch(
         CM
@@ -103,6 +104,57 @@ async def test_initial_events_end_with_a_marked_bookmark() -> None:
     added, bookmark = stream.events()
     assert (added["type"], bookmark["type"]) == ("ADDED", "BOOKMARK")
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+_INITIAL = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+
+
+async def test_initial_events_are_ignored_before_1_27() -> None:
+    api = await start(release="1.26")
+    await _make(api, "a")
+    version = api.server.storage.store.revision
+    stream = await api.watch(f"{CM}?watch=1&sendInitialEvents=true&resourceVersion={version}")
+    assert stream.events() == [] and stream.alive
+    await api.ok("GET", f"{CM}?sendInitialEvents=true")
+    status, problem = await api.call("GET", f"{CM}?watch=1&{_INITIAL}&resourceVersion=1")
+    assert (status, problem["details"]["causes"][0]["message"]) == (
+        422,
+        "Forbidden: resourceVersionMatch is forbidden for watch",
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "gates", "on"),
+    [
+        ("1.31", {}, False),
+        ("1.31", {"WatchList": True}, True),
+        ("1.32", {}, True),
+        ("1.33", {}, False),
+        ("1.34", {}, True),
+        ("1.36", {"WatchList": False}, False),
+    ],
+)
+async def test_initial_events_need_the_feature(
+    release: str, gates: dict[str, bool], on: bool
+) -> None:
+    api = await start(release=release, feature_gates=gates)
+    await _make(api, "a")
+    if on:
+        stream = await api.watch(f"{CM}?watch=1&{_INITIAL}")
+        assert [event["type"] for event in stream.events()] == ["ADDED"]
+        return
+    status, problem = await api.call("GET", f"{CM}?watch=1&{_INITIAL}")
+    assert (status, problem["details"]["causes"]) == (
+        422,
+        [
+            {
+                "reason": "FieldValueForbidden",
+                "message": "Forbidden: sendInitialEvents is forbidden for watch unless the "
+                "WatchList feature gate is enabled",
+                "field": "sendInitialEvents",
+            }
+        ],
+    )
 
 
 async def test_a_compacted_start_is_expired() -> None:

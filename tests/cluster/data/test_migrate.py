@@ -170,8 +170,9 @@ def test_a_cluster_moves_to_etcd_and_back(etcd: EtcdProcess, config: ClusterConf
     again = configs.load_config("moving")
     assert again is not None and again.store == ""
     assert asyncio.run(_read(SqliteStore(config.database))) == inside
-    with pytest.raises(UserError, match="there are objects at this prefix"):
+    with pytest.raises(UserError, match="there are objects at this prefix") as caught:
         migrate_cluster(again, url, lambda _text: None)
+    assert f"etcdctl del --prefix {parse_etcd_address(url).prefix}/" in caught.value.hint
     assert asyncio.run(_read(SqliteStore(config.database))) == inside
 
 

@@ -97,6 +97,13 @@ def test_servers_members_and_nodes_may_fail_one_at_a_time(cluster: ServersCluste
     assert cluster.kubectl("exec", "p", "--", "hostname").stdout.strip() == "p"
     assert "p" in cluster.ok("ps")
     cluster.ok("node", "add", "extra")
+    assert cluster.kubectl("create", "deployment", "web", "--image=nginx").returncode == 0
+    on_linux = '{"spec":{"template":{"spec":{"nodeSelector":{"kubernetes.io/os":"linux"}}}}}'
+    assert cluster.kubectl("patch", "deployment", "web", "-p", on_linux).returncode == 0
+    rolled_out = ("rollout", "status", "deployment/web", "--timeout=50s")
+    assert cluster.kubectl(*rolled_out).returncode == 0
+    pod_names = ("get", "pods", "-l", "app=web", "-o", "name")
+    before_upgrade = cluster.kubectl(*pod_names).stdout.split()
     cluster.ok("snapshot", "save", str(cluster.state.parent / "s.snapshot"))
 
     until = threading.Event()
@@ -114,6 +121,10 @@ def test_servers_members_and_nodes_may_fail_one_at_a_time(cluster: ServersCluste
         until.set()
         client.join()
     assert not failed and counts[0] > 3
+    assert cluster.kubectl(*rolled_out).returncode == 0
+    assert set(before_upgrade).isdisjoint(cluster.kubectl(*pod_names).stdout.split())  # drained
+    cordoned = ("get", "nodes", "-o", "jsonpath={.items[*].spec.unschedulable}")
+    assert cluster.kubectl(*cordoned).stdout == ""
     listed = cluster.kubectl("get", "configmaps", "-o", "name").stdout.splitlines()
     assert sum("/m" in name for name in listed) == counts[0]
     assert cluster.kubectl("exec", "p", "--", "hostname").stdout.strip() == "p"

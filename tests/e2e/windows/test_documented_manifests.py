@@ -59,6 +59,7 @@ def test_nodes_of_both_systems_are_ready(place: Place) -> None:
     assert set(chosen.split()) == {f"node/{name}" for name in WINDOWS_NODES}
 
 
+@pytest.mark.windows("W-POD-23", "W-POD-24")
 @pytest.mark.windows("CTL-01", "CTL-02", "CTL-04", "SVC-03", "OS-01")
 def test_web_server_behind_a_node_port(place: Place) -> None:
     place.apply("win-webserver")
@@ -142,6 +143,7 @@ def test_the_user_of_the_pod_and_of_the_container(place: Place, pod: str, user: 
     assert place.exec(pod, "cmd", "/S", "/C", "echo %username%") == f"{user}\n"
 
 
+@pytest.mark.windows("W-SEC-29", "W-SEC-34", "W-SEC-37")
 def test_managed_service_accounts(default_place: Place) -> None:
     place = default_place
     place.apply("gmsa-credspec", "gmsa-role", "gmsa-workload")
@@ -168,6 +170,7 @@ def test_managed_service_accounts(default_place: Place) -> None:
         place("delete", "gmsacredentialspecs", "gmsa-webapp1")
 
 
+@pytest.mark.windows("W-SEC-35")
 def test_managed_service_accounts_need_the_use_permission(
     place: Place, default_place: Place
 ) -> None:

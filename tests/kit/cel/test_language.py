@@ -4,6 +4,7 @@ compile.
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from typing import Any
@@ -496,3 +497,31 @@ def test_any_sequence_of_tokens_compiles_or_is_rejected(tokens: list[str]) -> No
         compiled(" ".join(tokens)).program.evaluate(DATA, 1000)
     except CompileError as error:
         assert str(error).startswith("ERROR: <input>:")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "1 / 0 == 1 || 2 / 0 == 1",
+        "1 / 0 == 1 && true",
+        "[0, 0].all(x, 1 / x == 1)",
+        "[0, 0].exists(x, 1 / x == 1)",
+        "[0].exists_one(x, 1 / x == 1)",
+        "[0].map(x, 1 / x) == []",
+        "{'a': 0}.all(k, 1 / {'a': 0}[k] == 1)",
+        "1 / 0 == 1 ? true : false",
+    ],
+)
+def test_an_error_leaves_no_cycle_that_keeps_the_variables(source: str) -> None:
+    program = compiled(source).program
+    gc.collect()
+    gc.disable()
+    try:
+        assert program.evaluate(DATA, 10**6).error
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert [found for found in gc.garbage if isinstance(found, BaseException)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

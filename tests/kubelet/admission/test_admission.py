@@ -229,6 +229,27 @@ def test_the_eviction_manager_decides_first() -> None:
     assert admission(evicting=lambda pod: no)[0].admit(pod("a", {"cpu": "9"}), []) == no
 
 
+@pytest.mark.windows("W-POD-15", "WIN-POD-115")
+@pytest.mark.parametrize(
+    ("version", "windows", "refused"),
+    [
+        ("v1.33.0", True, False),
+        ("v1.34.0", True, True),
+        ("v1.36.4", True, True),
+        ("v1.36.4", False, False),
+    ],
+)
+def test_windows_rejects_resources_of_pods(version: str, windows: bool, refused: bool) -> None:
+    tolerating = {"tolerations": [{"operator": "Exists"}]}
+    admit = admission(version, windows=windows)[0].admit
+    expected = PodRejection(
+        "PodLevelResourcesNotSupported", "pod-level resources are not supported on Windows"
+    )
+    asking = pod("a", resources={"limits": {"cpu": "1"}}, **tolerating)
+    assert admit(asking, []) == (expected if refused else None)
+    assert admit(pod("b", resources={}, **tolerating), []) is None
+
+
 def test_later_kubelets_look_at_the_operating_system_and_at_taints() -> None:
     other = pod("a", os={"name": "windows"})
     tolerating = {"tolerations": [{"operator": "Exists"}]}

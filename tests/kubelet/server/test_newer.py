@@ -12,7 +12,7 @@ from tests.kubelet.world import World
 from transom.kubelet.base import ProgramOutput
 from transom.kubelet.config import MemoryReservation
 from transom.kubelet.server.answers import HttpFailure
-from transom.kubelet.server.nodelogs import parse_log_query, serve_node_logs
+from transom.kubelet.server.nodelogs import answers_queries, parse_log_query, serve_node_logs
 
 V36 = "v1.36.4"
 
@@ -87,6 +87,25 @@ def test_the_configured_memory_settings_are_shown() -> None:
     }
 
 
+@pytest.mark.windows("W-DBG-08", "SUP-TRB-108")
+@pytest.mark.parametrize(
+    ("version", "gate", "setting", "answers"),
+    [
+        ("v1.35.8", False, True, False),
+        ("v1.35.8", True, False, False),
+        ("v1.35.8", True, True, True),
+        (V36, False, True, True),  # the gate is stable,
+        (V36, False, False, False),  # and the setting still counts
+    ],
+)
+def test_log_queries_need_their_setting(
+    version: str, gate: bool, setting: bool, answers: bool
+) -> None:
+    gates = {"NodeLogQuery": True} if gate else {}
+    world = World(version=version, enable_system_log_query=setting, feature_gates=gates)
+    assert answers_queries(world.env) is answers
+
+
 def test_logs_can_be_disabled() -> None:
     world = World(version=V36, enable_system_log_handler=False)
     assert world.text("/logs/") == (405, "logs endpoint is disabled.\n")
@@ -127,6 +146,13 @@ class Programs:
 async def ask(world: World, **query: Any) -> bytes:
     answer = await serve_node_logs(world.env, "", {k: [v] for k, v in query.items()})
     return answer.body or b""
+
+
+async def test_the_last_moment_that_has_a_date() -> None:
+    programs = Programs()
+    world = World(version=V36, enable_system_log_query=True, run_program=programs)
+    await ask(world, query="kubelet", untilTime="9999-12-31T23:59:59.999999999Z")
+    assert "--until=9999-12-31 23:59:59" in programs.run[-1]
 
 
 @pytest.mark.windows("W-DBG-07", "W-DBG-10", "W-DBG-11")

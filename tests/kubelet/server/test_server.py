@@ -26,6 +26,15 @@ def test_strangers_are_sent_away() -> None:
     assert world.text("/nowhere", peer=None) == (404, "404 page not found\n")
 
 
+@pytest.mark.windows("W-DBG-13", "SUP-TRB-113")
+@pytest.mark.parametrize("verb", ["exec", "attach", "portForward", "run"])
+def test_commands_in_containers_need_the_right_to_the_proxy(verb: str) -> None:
+    world = World()
+    world.text(f"/{verb}/default/p/c", method="POST", peer=None, authorization="Bearer secret")
+    asked = world.client.asked[-1]["spec"]["resourceAttributes"]
+    assert (asked["resource"], asked["subresource"], asked["verb"]) == ("nodes", "proxy", "create")
+
+
 def test_anonymous_when_allowed() -> None:
     world = World(anonymous_auth=True)
     assert world.text("/pods", peer=None)[0] == 200
@@ -91,6 +100,11 @@ def test_answers_of_the_api_server_are_remembered_for_a_while() -> None:
         ("/run/ns/p/c", "GET", (405, "405: Method Not Allowed")),
         ("/logs/nothing", "GET", (404, "404 page not found\n")),
         ("/logs/../etc/passwd", "GET", (301, '<a href="/etc/passwd">Moved Permanently</a>.\n\n')),
+        (
+            '/pods//"><script>\r\nX: y',
+            "GET",
+            (301, '<a href="/pods/%22%3E%3Cscript%3E%0D%0AX:%20y">Moved Permanently</a>.\n\n'),
+        ),
         ("/runningpods", "GET", (301, '<a href="/runningpods/">Moved Permanently</a>.\n\n')),
     ],
 )

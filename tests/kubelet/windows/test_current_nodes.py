@@ -170,7 +170,7 @@ async def test_the_swap_behavior_has_no_effect(node: Any) -> None:
         assert "swap" not in (await node.client.get(NODES, "", NODE))["status"]["nodeInfo"]
 
 
-@pytest.mark.windows("W-NODE-34", "W-NODE-38")
+@pytest.mark.windows("W-NODE-34", "W-NODE-35", "WIN-NODE-135", "W-NODE-38")
 async def test_directories_of_the_kubelet(node: Any) -> None:
     async with node("windows", **SETTINGS, pod_logs_dir="C:\\logs") as node:
         await node.create("p", containers=[cmd("echo here& ping -t localhost")])
@@ -178,4 +178,7 @@ async def test_directories_of_the_kubelet(node: Any) -> None:
         meta = pod["metadata"]
         path = f"C:\\logs\\default_p_{meta['uid']}\\c\\0.log"
         assert b"here" in node.host.files.read(path)
-        assert node.host.files.exists("C:\\var\\lib\\kubelet\\plugins_registry")
+        kubelet = "C:\\var\\lib\\kubelet"
+        assert node.host.files.exists(f"{kubelet}\\plugins_registry")
+        below = node.host.files.listdir(kubelet)
+        assert "plugins" in below and not [name for name in below if name.endswith(".sock")]

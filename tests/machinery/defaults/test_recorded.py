@@ -4,17 +4,15 @@ set later.
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.recorded_cases import GOLDEN, recorded_cases
 
 from transom.machinery.defaults import apply_defaults
 from transom.machinery.kinds import GVK, KINDS
 from transom.machinery.normalise import normalise_value
 
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 CASES = GOLDEN / "cases" / "api-defaults.yaml"
 ANSWERS = GOLDEN / "expected" / "1.20" / "api-defaults.json"
 
@@ -51,7 +49,7 @@ def recorded() -> list[Any]:
         return []
     answers = json.loads(ANSWERS.read_text())
     found = []
-    for case in yaml.safe_load(CASES.read_text()):
+    for case in recorded_cases(CASES):
         for step in case["steps"]:
             answer = answers.get(case["name"], {}).get(step.get("id"), {})
             gvk = (

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.recorded_cases import GOLDEN, recorded_cases
 
 from transom.machinery import defaults
 from transom.machinery.codec import normalise_object
@@ -18,7 +17,6 @@ from transom.machinery.field import FieldError
 from transom.machinery.kinds import BY_KEY, GVK, KINDS
 from transom.machinery.validation import batch, pod, validation_rules, workloads
 
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 WITH_RULES = {*pod.VALIDATORS, *workloads.VALIDATORS, *batch.VALIDATORS}
 # Admission fills these in before validation.
 LIMIT_RANGER = "adm-limitranger"
@@ -37,12 +35,11 @@ def _key(path: str) -> str | None:
 
 
 def _steps() -> Iterator[Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in sorted((GOLDEN / "cases").glob("*.yaml")) if GOLDEN.is_dir() else ():
         if file.stem == LIMIT_RANGER:
             continue
         expected = json.loads((GOLDEN / "expected" / "1.20" / f"{file.stem}.json").read_text())
-        for case in yaml.load(file.read_text(), loader):
+        for case in recorded_cases(file):
             for step in case["steps"]:
                 answer = expected.get(case["name"], {}).get(step.get("id"))
                 if (

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.recorded_cases import GOLDEN
 
 from transom.machinery.kinds import Kind
 from transom.machinery.validation import customobject
 from transom.machinery.validation.structural import prune_default
 
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 # Nulls are dropped, and types of metadata refused, before validation looks.
 EARLIER = frozenset(("null", "null-nullable", "null-not-allowed", "embedded-bad", "metadata-bad"))
 
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no recorded answers
 
 
 def _cases() -> Iterator[Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in ("api-validation", "ext-crd"):
         if not GOLDEN.is_dir():
             return
@@ -36,7 +34,7 @@ def _cases() -> Iterator[Any]:
         )
         answers = (GOLDEN / "expected" / "1.20" / f"{file}.json").read_text().replace("RND", "rnd")
         expected = json.loads(answers)
-        for case in yaml.load(text, loader):
+        for case in yaml.load(text, yaml.CSafeLoader):
             definitions: dict[tuple[str, str], dict[str, Any]] = {}
             for step in case["steps"]:
                 answer = (expected.get(case["name"]) or {}).get(step.get("id"))

@@ -7,18 +7,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.recorded_cases import GOLDEN, recorded_cases
 
 from transom.machinery import conversion, defaults, validation
 from transom.machinery.codec import normalise_object
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import GVK, KINDS, Kind
 
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 NAMESPACE = "golden-rnd"
 ELSEWHERE = frozenset(("pod", "workloads", "batch"))  # modules with a test of their own
 # Answers that come from something else than validation: admission, quota, allocation of addresses.
@@ -56,13 +54,12 @@ def _kind(path: str) -> tuple[Kind, GVK] | None:
 
 
 def _steps() -> Iterator[Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in sorted((GOLDEN / "cases").glob("*.yaml")) if GOLDEN.is_dir() else ():
         text = (GOLDEN / "expected" / "1.20" / f"{file.stem}.json").read_text()
         # The namespace was `golden-` and a random word, which some bodies use for a name of their
         # own.
         expected = json.loads(re.sub(r"\bNS\b", NAMESPACE, text.replace("RND", "rnd")))
-        for case in yaml.load(file.read_text(), loader):
+        for case in recorded_cases(file):
             for step in case["steps"]:
                 answer = (expected.get(case["name"]) or {}).get(step.get("id"))
                 if (

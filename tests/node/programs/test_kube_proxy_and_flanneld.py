@@ -13,6 +13,7 @@ from tests.node.programs.simulated_node import World, play
 from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import NODES, PODS
+from transom.machinery.releases import Release
 from transom.node import spec as specs
 from transom.node.network_settings import NetworkSettings
 
@@ -116,6 +117,49 @@ async def test_other_modes_make_no_load_balancers() -> None:
         await world.relaunch("kube-proxy")
         await world.clock.sleep(5)
         assert world.balancers(ip)
+
+
+@pytest.mark.windows("W-SVC-01")
+async def test_the_user_space_mode_ends_with_1_25() -> None:
+    async with play(release=Release(1, 26)) as world:
+        await world.stop("kube-proxy")
+        refused = await world.relaunch("kube-proxy", "--proxy-mode=userspace")
+        assert "must be kernelspace or blank" in refused.text
+        printed = await world.relaunch("kube-proxy", "--proxy-mode=", "--logtostderr=true")
+        await world.clock.sleep(1)
+        assert "Using Kernelspace Proxier." in printed.text
+
+
+@pytest.mark.windows("W-SVC-16", "SUP-SVC-116")
+@pytest.mark.parametrize(("minor", "service"), [(30, False), (31, True), (36, True)])
+async def test_the_configuration_file_can_make_it_a_service(minor: int, service: bool) -> None:
+    async with play(release=Release(1, minor)) as world:
+        await world.stop("kube-proxy")
+        text = (
+            "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+            "windowsRunAsService: true\nmode: kernelspace\nwinkernel: {networkName: cbr0}\n"
+            "clientConnection: {kubeconfig: 'c:\\k\\config'}\n"
+        )
+        world.files.write("C:\\k\\proxy.yaml", text.encode())
+        printed = await world.launch("kube-proxy", "--config=C:\\k\\proxy.yaml")
+        assert printed.process.service is service
+
+
+@pytest.mark.windows("W-SVC-17", "WIN-SVC-117")
+async def test_masquerade_all_changes_nothing() -> None:
+    async with play() as world:
+        await world.runs("a")
+        ip = await world.service("a")
+        await world.relaunch("kube-proxy")
+        await world.clock.sleep(5)
+        usual = world.balancers(ip)
+        await world.stop("kube-proxy")
+        await world.relaunch("kube-proxy", "--masquerade-all=true")
+        await world.clock.sleep(5)
+        kept = ("Policies", "PortMappings", "FrontendVIPs", "Flags")
+        assert usual and [{key: one.get(key) for key in kept} for one in usual] == [
+            {key: one.get(key) for key in kept} for one in world.balancers(ip)
+        ]
 
 
 @pytest.mark.windows("TRB-61")

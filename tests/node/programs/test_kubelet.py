@@ -536,3 +536,22 @@ async def _runs_without_token(world: World) -> None:
 async def _running(world: World) -> bool:
     pod = await world.client.get(PODS, "default", "p")
     return pod["status"].get("phase") == "Running"
+
+
+@pytest.mark.windows("W-OS-24", "SUP-OS-124", "W-OS-26", "SUP-OS-126")
+@pytest.mark.parametrize(
+    ("endpoint", "problem"),
+    [
+        ("npipe://./pipe/containerd-containerd", ""),
+        ("npipe:////./pipe/containerd-containerd", ""),
+        ("tcp://127.0.0.1:1234", ""),
+        ("unix:///run/containerd/containerd.sock", 'protocol "unix" not supported'),
+    ],
+)
+async def test_endpoints_of_runtimes(endpoint: str, problem: str) -> None:
+    async with play(release=Release(1, 36)) as world:
+        printed = await world.relaunch("kubelet", f"--container-runtime-endpoint={endpoint}")
+        if problem:
+            assert f"failed to run Kubelet: {problem}" in printed.text and await printed.end() != 0
+        else:
+            assert not printed.process.ended, printed.text

@@ -9,6 +9,9 @@ import pytest
 from tests.proxy.objects import port, service
 from tests.proxy.winkernel.nodes import NODE, OTHER, Node
 
+from transom.kit.prometheus import render_metrics
+from transom.proxy.winkernel.failures import balancer_failure_metrics
+
 HERE, THERE = ("10.244.1.5", NODE), ("10.244.2.5", OTHER)
 BOTH, OWN = ["10.244.1.5", "10.244.2.5"], ["10.244.1.5"]
 LOCAL = {"externalTrafficPolicy": "Local"}
@@ -306,6 +309,26 @@ def test_65_backends_leave_the_service_without_a_load_balancer(
     node.put_pods("web", *pods[:64])
     node.sync()
     assert len(node.balancers()[CLUSTER]["to"]) == 64
+
+
+@pytest.mark.windows("WIN-SVC-001")
+@pytest.mark.parametrize("minor", [36, 37])
+def test_metrics_count_load_balancers_that_could_not_be_created(minor: int) -> None:
+    node = Node(release=(1, minor))
+    assert balancer_failure_metrics(node.proxier.failures()) == []
+    pods = [(f"10.244.2.{n}", OTHER) for n in range(1, 66)]
+    node.put(service(kind="NodePort", ports=[port(node=30080)]), *pods)
+    node.sync()
+    found = render_metrics(balancer_failure_metrics(node.proxier.failures()))
+    assert found == (
+        ""
+        if minor == 36
+        else "# HELP kubeproxy_sync_proxy_rules_winkernel_lb_create_failures_total [ALPHA] "
+        "Cumulative proxy winkernel lb create failures\n"
+        "# TYPE kubeproxy_sync_proxy_rules_winkernel_lb_create_failures_total counter\n"
+        "kubeproxy_sync_proxy_rules_winkernel_lb_create_failures_total"
+        '{error="other",ip_family="IPv4",lb_type="clusterip"} 1\n'
+    )
 
 
 @pytest.mark.windows("W-SVC-14", "W-SVC-15")

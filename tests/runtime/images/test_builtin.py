@@ -80,6 +80,10 @@ def test_tags_of_another_patch_level_or_build(tmp_path: Path) -> None:
         ("docker.io/library/busybox:stable-musl", "linux"),
         ("busybox:windows", ""),
         ("nginx", ""),
+        (
+            "mcr.microsoft.com/oss/kubernetes/windows-host-process-containers-base-image:v1.0.0",
+            "windows",
+        ),
         ("k8s.gcr.io/pause:latest", ""),
         ("busybox@sha256:" + "0" * 64, ""),
         ("mcr.microsoft.com/windows/servercore/iis:latest", ""),

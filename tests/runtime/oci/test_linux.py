@@ -17,6 +17,7 @@ from transom.machines import mounting
 from transom.machines.cpus import format_cpuset
 from transom.network.api import DnsConfig
 from transom.runtime.api import LinuxContainer, LinuxResources, LinuxSandbox, Mount, RuntimeFailure
+from transom.runtime.cgroup2 import cpu_weight
 from transom.runtime.native import cgroups
 from transom.runtime.oci import capabilities
 
@@ -63,6 +64,11 @@ async def test_users(
             (*SHELL, "echo $(id -u) $(id -g) $(id -G)"), image="theirs", **linux(**options)
         )
         assert printed == [expected]
+        [made] = b.runtime.containers()
+        assert made.user is not None
+        uid, gid, *groups = map(int, expected.split())
+        assert (made.user.uid, made.user.gid) == (uid, gid)
+        assert set(made.user.supplemental_groups) == {gid, *groups}
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
@@ -374,6 +380,23 @@ async def test_mounts_are_passed_on(oci: Play) -> None:
         b.host.files.unmount(f"{path}/sub")
 
 
+async def test_a_recursive_read_only_mount(oci: Play) -> None:
+    script = (*SHELL, "touch /data/x 2>&1; touch /data/sub/x 2>&1 && echo written; true")
+    async with oci() as b:
+        path, _ = b.volume("data")
+        b.host.files.mkdir(f"{path}/sub")
+        b.host.files.mount_tmpfs(f"{path}/sub", MIB)
+        refused = "touch: {}: Read-only file system"
+        below = {False: "written", True: refused.format("/data/sub/x")}
+        try:
+            for recursive, shown in below.items():
+                mount = Mount("/data", path, read_only=True, recursive_read_only=recursive)
+                printed = await b.output(script, mounts=(mount,))
+                assert printed == [refused.format("/data/x"), shown]
+        finally:
+            b.host.files.unmount(f"{path}/sub")
+
+
 # ---- how much it gets
 # ------------------------------------------------------------------------------------------------
 
@@ -412,6 +435,40 @@ async def test_limits(oci: Play) -> None:
             [],
             [f"{b.cgroup}/node1/kubepods/burstable"],
         )
+
+
+async def test_limits_of_a_pod_as_a_whole(oci: Play) -> None:
+    def shown() -> list[str]:
+        group = f"{b.cgroup}/node1/kubepods/burstable/poduid-1"
+        names = (
+            (
+                f"cpu{group}/cpu.shares",
+                f"cpu{group}/cpu.cfs_quota_us",
+                f"memory{group}/memory.limit_in_bytes",
+            )
+            if cgroups.cgroup_hierarchies().version == 1
+            else (f"{group}/cpu.weight", f"{group}/cpu.max", f"{group}/memory.max")
+        )
+        return [text(f"/sys/fs/cgroup/{name}").split()[0] for name in names]
+
+    def weight(shares: int) -> str:
+        return str(shares if cgroups.cgroup_hierarchies().version == 1 else cpu_weight(shares))
+
+    async with oci() as b:
+        whole = LinuxResources(cpu_shares=512, cpu_quota=50_000, memory_limit=64 * MIB)
+        parent = "/kubepods/burstable/poduid-1"
+        sandbox = await b.sandbox(linux=LinuxSandbox(cgroup_parent=parent, resources=whole))
+        assert shown() == [weight(512), "50000", str(64 * MIB)]
+        hungry = (*SHELL, "x=0123456789abcdef; while true; do x=$x$x; done")
+        made = await b.run(hungry, sandbox)  # it has no limit of its own
+        ended = await b.ended(made)
+        assert (ended.exit_code, ended.reason) == (137, "OOMKilled")
+        larger = LinuxResources(cpu_shares=1024, memory_limit=128 * MIB)
+        await b.runtime.update_sandbox_resources(sandbox, larger)
+        assert shown()[0] == weight(1024) and shown()[1] in ("-1", "max")
+        assert shown()[2] == str(128 * MIB)
+        await b.run(("sleep", "1000"), sandbox)
+        assert shown()[0] == weight(1024)  # whatever its containers request
 
 
 async def test_too_much_memory(oci: Play) -> None:

@@ -9,6 +9,7 @@ from transom.apiserver.authentication.chain import AUTHENTICATED
 from transom.apiserver.core.context import ANONYMOUS, UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.http.messages import HttpRequest
+from transom.kit.escaping import escape_markup
 from transom.kit.goquote import go_quote
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery import serviceaccounts
@@ -124,9 +125,7 @@ def _without_user(
         return bad_request(text)
     uri = request.target.decode("latin-1")
     text = f"Internal Server Error: {go_quote(uri)}: {text}\n"
-    for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(char, escaped)
-    return MalformedImpersonation(text)
+    return MalformedImpersonation(escape_markup(text))
 
 
 def _go_user(identities: list[_Impersonated]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import Authorized, RequestInfo
+from transom.kit.escaping import escape_markup
 from transom.kit.goquote import go_quote
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
@@ -116,7 +117,7 @@ def refusal(user: UserInfo, info: RequestInfo, reason: str) -> ApiError:
             if info.namespace
             else " at the cluster scope"
         )
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = escape_markup(text)
     if reason:
         text += f": {reason}"
     return errors.forbidden(GroupResource(info.group, info.resource), info.name, text)

@@ -42,7 +42,7 @@ _TOO_OLD_RESUME = (
 
 def too_large_resource_version(revision: int, current: int) -> errors.ApiError:
     return errors.timeout(
-        f"Too large resource version: {revision}, current: {current}",
+        f"Timeout: Too large resource version: {revision}, current: {current}",
         1,
         [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
     )

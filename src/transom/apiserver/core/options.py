@@ -83,10 +83,15 @@ class ListOptions:
 _PLAIN = ListOptions()
 
 
-def parse_list_options(query: Query, res: Resource, watch: bool) -> ListOptions:
-    """Parses and validates. The common case of no parameters is free."""
+def parse_list_options(
+    query: Query, res: Resource, watch: bool, watch_list: bool = False
+) -> ListOptions:
+    """Parses and validates. The common case of no parameters is free. `watch_list`: whether the
+    feature WatchList is on.
+    """
     if not query:
         return _PLAIN
+    newer = has_behaviour(res.release, "WatchListOptions")
     out = ListOptions(
         limit=query_integer(query, "limit") or 0,
         token=first_query_value(query, "continue"),
@@ -95,7 +100,7 @@ def parse_list_options(query: Query, res: Resource, watch: bool) -> ListOptions:
         timeout=query_integer(query, "timeoutSeconds"),
         bookmarks=query_boolean(query, "allowWatchBookmarks"),
         send_initial_events=query_boolean(query, "sendInitialEvents")
-        if "sendInitialEvents" in query
+        if newer and "sendInitialEvents" in query
         else None,
     )
     try:
@@ -110,22 +115,20 @@ def parse_list_options(query: Query, res: Resource, watch: bool) -> ListOptions:
             )
             out.fields = None if terms.empty else terms
     except selectors.SelectorError as problem:
-        newer = has_behaviour(res.release, "SelectorFieldErrors")
-        raise errors.bad_request(problem.newer if newer else str(problem)) from None
-    check = (
-        rules.validate_newer_list_options
-        if has_behaviour(res.release, "WatchListOptions")
-        else rules.validate_list_options
-    )
-    problems = check(
-        {
-            "resourceVersion": out.version,
-            "resourceVersionMatch": out.version_match,
-            "continue": out.token,
-            "sendInitialEvents": out.send_initial_events,
-            "allowWatchBookmarks": out.bookmarks,
-            "watch": watch,
-        }
+        by_field = has_behaviour(res.release, "SelectorFieldErrors")
+        raise errors.bad_request(problem.newer if by_field else str(problem)) from None
+    given = {
+        "resourceVersion": out.version,
+        "resourceVersionMatch": out.version_match,
+        "continue": out.token,
+        "sendInitialEvents": out.send_initial_events,
+        "allowWatchBookmarks": out.bookmarks,
+        "watch": watch,
+    }
+    problems = (
+        rules.validate_newer_list_options(given, watch_list)
+        if newer
+        else rules.validate_list_options(given)
     )
     if problems:
         raise _invalid_options("ListOptions", problems, res.release)

@@ -82,7 +82,8 @@ async def _list_converted(
 
 def watch_objects(storage: Storage, call: ApiCall) -> WatchResult:
     res, info = call.res, call.info
-    options = named_options(parse_list_options(call.query, res, watch=True), info)
+    options = parse_list_options(call.query, res, watch=True, watch_list=storage.watch_list)
+    options = named_options(options, info)
     return WatchResult(res, info.namespace, options, start_revision(storage, options))
 
 

@@ -45,7 +45,7 @@ from transom.machinery.field import FieldError
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
-from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.features import FeatureSet, is_enabled
 from transom.store.api import PreconditionFailed, StoreRecord
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Storage:
         self.clock = clock
         self.release = release
         self._feature_gates = dict(feature_gates or {})
+        self.watch_list = FeatureSet(release, feature_gates or {}).enabled("WatchList")
         self._warns = has_behaviour(release, "ObjectWarnings")
         self._names = names
         self._rng = rng

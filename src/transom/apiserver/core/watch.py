@@ -572,7 +572,7 @@ class WatchHub:
         watcher.conversion = conversion
         if since is None:
             snapshot = store.records(prefix)
-            marker = bool(options.send_initial_events)
+            marker = bool(options.send_initial_events) and options.bookmarks
             watcher.fall_behind(
                 Cursor(watcher, store.revision, snapshot if snapshot.chunks else None, marker)
             )

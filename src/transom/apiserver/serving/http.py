@@ -56,6 +56,7 @@ from transom.http.messages import (
     text_response,
 )
 from transom.kit.clock import Clock
+from transom.kit.escaping import escape_markup
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
 from transom.kit.named_tuple import NamedTuple
@@ -262,7 +263,7 @@ class HttpExchange(ApiExchange[Answer]):
         if isinstance(problem, MalformedImpersonation):
             return text_response(500, str(problem))
         if isinstance(problem, AuthorizerError):
-            uri = _escaped(go_quote(self._request.target.decode("latin-1")))
+            uri = escape_markup(go_quote(self._request.target.decode("latin-1")))
             return text_response(500, f"Internal Server Error: {uri}: {problem.message}\n")
         if isinstance(problem, UnknownRequest):
             return self._unknown_request(problem)
@@ -285,7 +286,7 @@ class HttpExchange(ApiExchange[Answer]):
             f"Internal Server Error: {go_quote(uri)}: failed to create RequestInfo: "
             f"{problem}, {uri}\n"
         )
-        text = _escaped(text)
+        text = escape_markup(text)
         return text_response(500, text)
 
     # ---- the end -------------------------------------------------------------------------------
@@ -489,7 +490,3 @@ def _check_parameters(info: Authorized) -> None:
         and (depth > 1 or verb in ("create", "deletecollection"))
     ):
         raise errors.bad_request("Namespace parameter required.")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -84,7 +84,7 @@ class CompiledSelector:
         """Raises SelectorError."""
         found = self.compile()
         if isinstance(found, SelectorError):
-            raise found
+            raise SelectorError(str(found), found.newer)  # a new one: tracebacks grow
         return found
 
 

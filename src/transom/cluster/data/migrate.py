@@ -39,6 +39,7 @@ from transom.node.spec import add_control_planes
 from transom.store import disk
 from transom.store.api import StoreError, StoreRecord
 from transom.store.etcd.client import (
+    EtcdAddress,
     EtcdAddressError,
     EtcdClient,
     address_without_password,
@@ -196,18 +197,19 @@ async def _read(config: ClusterConfig, sealing: Sealing) -> _Contents:
 async def _write_etcd(config: ClusterConfig, sealing: Sealing, contents: _Contents) -> None:
     if config.etcd_ports:
         _set_etcd_aside(config)
+    address = parse_etcd_address(config.store)
     async with etcd_of_stopped_cluster(config, sealing) as store:
         if portable_snapshot(store.snapshot(), 0.0).count:
             raise UserError(
                 "there are objects at this prefix of etcd already",
-                "choose another prefix: etcd://HOST:PORT/PREFIX",
+                "choose another prefix: etcd://HOST:PORT/PREFIX; or, if an interrupted migration left "
+                f"them, delete them: etcdctl del --prefix {address.prefix}/",
             )
-        await _advance(config.store, contents.revision)
+        await _advance(address, contents.revision)
         await write_records(store, config.release, contents.records, {})
 
 
-async def _advance(store: str, revision: int) -> None:
-    address = parse_etcd_address(store)
+async def _advance(address: EtcdAddress, revision: int) -> None:
     client = EtcdClient(address)
     try:
         await advance_revision(client, address.prefix, revision)

@@ -164,8 +164,8 @@ class ServerGroup:
             "nodes": None if self.nodes is None else self.nodes.status(),
         }
 
-    async def restart(self, progress: Callable[[str], None]) -> None:
-        """Restarts the servers one after the other, then the nodes. The others serve meanwhile."""
+    async def restart_servers(self, progress: Callable[[str], None]) -> None:
+        """Restarts the servers one after the other. The others serve meanwhile."""
         async with self._restarting:
             for server in self.servers:
                 await self.balancer.drain(server.name)
@@ -178,12 +178,17 @@ class ServerGroup:
                         f"see {self._config.log}",
                     )
                 progress(f"{server.name} is restarted")
-            if self.nodes is not None:
-                self._nodes_ready.clear()
-                await self.nodes.restart(_STOP_SECONDS)
-                async with asyncio.timeout(_START_SECONDS):
-                    await self._nodes_ready.wait()
-                progress("the nodes are restarted")
+
+    async def restart_nodes(self, progress: Callable[[str], None]) -> None:
+        """Restarts the process of the nodes, and with it all their containers."""
+        if self.nodes is None:
+            return
+        async with self._restarting:
+            self._nodes_ready.clear()
+            await self.nodes.restart(_STOP_SECONDS)
+            async with asyncio.timeout(_START_SECONDS):
+                await self._nodes_ready.wait()
+            progress("the process of the nodes is restarted")
 
 
 # ---- control ----
@@ -200,7 +205,12 @@ async def _serve_control(config: ClusterConfig, group: ServerGroup) -> None:
                 case "status":
                     answer(group.status())
                 case "restart":
-                    await group.restart(lambda text: answer({"progress": text}))
+                    # A client of the version before names no parts.
+                    parts = request.get("parts", ["servers", "nodes"])
+                    if "servers" in parts:
+                        await group.restart_servers(lambda text: answer({"progress": text}))
+                    if "nodes" in parts:
+                        await group.restart_nodes(lambda text: answer({"progress": text}))
                     answer({})
                 case other:
                     answer({"error": f"unknown command {other!r}"})
@@ -225,11 +235,12 @@ def ask_supervisor(
     command: str,
     on_progress: Callable[[str], None] = lambda _text: None,
     timeout: float = 5.0,
+    **options: Any,
 ) -> dict[str, Any]:
     """Sends a command to the supervisor of a running cluster. Raises UserError."""
     try:
         with connect_unix(config.state / CONTROL, timeout) as sock:
-            sock.sendall(json.dumps({"command": command}).encode() + b"\n")
+            sock.sendall(json.dumps({"command": command, **options}).encode() + b"\n")
             with sock.makefile("rb") as lines:
                 for line in lines:
                     found: dict[str, Any] = json.loads(line)

@@ -34,6 +34,7 @@ from transom.kit.durations import parse_duration
 from transom.kit.logs import set_up_logging
 from transom.kit.loop_watchdog import LoopWatchdog
 from transom.kit.process import end_with_parent, run_event_loop
+from transom.kit.tls_pairs import load_certificate_files
 from transom.kit.user_errors import UserError
 
 log = logging.getLogger("transom.cluster")
@@ -149,7 +150,7 @@ def _load_pair(context: ssl.SSLContext, pair: kit.KeyPair) -> None:
     file = os.memfd_create("client", os.MFD_CLOEXEC)
     try:
         os.write(file, pair.certificate + pair.key)
-        context.load_cert_chain(f"/proc/self/fd/{file}")
+        load_certificate_files(context, f"/proc/self/fd/{file}")
     finally:
         os.close(file)
 

@@ -175,9 +175,12 @@ def _quantify(over: Run, name: str, second: str, predicate: Run, any_of: bool) -
         state.cost += 1
         if decided:
             return any_of
-        if failed is not None:
+        if failed is None:
+            return not any_of
+        try:
             raise failed
-        return not any_of
+        finally:
+            failed = None  # its traceback refers to this frame
 
     return run
 

@@ -500,14 +500,17 @@ def _logical(left: Run, right: Run, is_or: bool) -> Run:
             raise
         except CelError as error:
             failed = error
-        second = right(state)
-        if second is decisive:
-            return decisive
-        if second is not (not decisive):
-            raise failed or CelError("no such overload")
-        if failed is not None:
-            raise failed
-        return not decisive
+        try:
+            second = right(state)
+            if second is decisive:
+                return decisive
+            if second is not (not decisive):
+                raise failed or CelError("no such overload")
+            if failed is not None:
+                raise failed
+            return not decisive
+        finally:
+            failed = None  # its traceback refers to this frame
 
     return run
 

@@ -24,6 +24,7 @@ from transom.machinery.resourcenames import resource_amount
 
 _OPERATING_SYSTEM_SINCE = (1, 24)
 _TAINTS_SINCE = (1, 24)
+_POD_RESOURCES_SINCE = (1, 34)  # the kubelet knows them, and rejects them on Windows
 _SPARE = 16
 _OS_LABEL = "kubernetes.io/os"
 # The API version of each docker release, which decides what docker can enforce.
@@ -91,7 +92,24 @@ class PodAdmission:
         problem = self._sysctls.problem(pod["spec"])
         if problem:
             return PodRejection("SysctlForbidden", problem)
-        return self._allocate(pod) or self._predicates(pod, active_pods) or self._shutdown(pod)
+        return (
+            self._allocate(pod)
+            or self._predicates(pod, active_pods)
+            or self._unsupported(pod)
+            or self._shutdown(pod)
+        )
+
+    def _unsupported(self, pod: Object) -> PodRejection | None:
+        """Features of pods that the operating system lacks."""
+        windows = self._env.os.name == "windows"
+        if windows and self._env.config.release >= _POD_RESOURCES_SINCE:
+            asked = pod["spec"].get("resources") or {}
+            if asked.get("requests") or asked.get("limits"):
+                return PodRejection(
+                    "PodLevelResourcesNotSupported",
+                    "pod-level resources are not supported on Windows",
+                )
+        return None
 
     def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         """Whether the node can give the pod the resources of its spec."""

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from transom.kubelet import allocatable
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.cm import resizes
 from transom.kubelet.cm.cpu_manager import (
     AdmissionError,
     CpuManagerState,
@@ -27,6 +28,7 @@ from transom.kubelet.cm.memory_manager import (
     machine_memory,
 )
 from transom.kubelet.cm.memory_state import MemoryManagerState
+from transom.kubelet.cm.pod_cgroup import pod_cgroup_resources
 from transom.kubelet.cm.settings import (
     check_option_gates,
     check_swap_off,
@@ -289,6 +291,29 @@ class ContainerManager:
         ):
             changed = replace(changed, cpu_quota=0)
         return changed
+
+    def pod_resources(self, pod: Object) -> LinuxResources:
+        """The limits of the cgroup of a pod as a whole."""
+        env, uid, cpus = self._env, pod["metadata"]["uid"], self._cpus
+        config = env.config
+        if not env.os.has_container_manager() or not config.cgroups_per_qos:
+            return LinuxResources()
+        without_quota = cpus is not None and disables_exclusive_quota(
+            config.release, config.feature_gates
+        )
+        return pod_cgroup_resources(
+            pod, config, limit_cpu=not (without_quota and self._has_exclusive_cpus(uid, pod))
+        )
+
+    def resize_problem(self, pod: Object, allocated: Object) -> str:
+        if not self._env.os.has_container_manager():
+            return ""
+        return resizes.resize_problem(pod, allocated, self._env.config)
+
+    def _has_exclusive_cpus(self, uid: str, pod: Object) -> bool:
+        return self._cpus is not None and any(
+            self._cpus.exclusive_cpus(uid, container["name"]) for container in _containers(pod)
+        )
 
     async def run(self) -> None:
         """Runs until cancelled."""

@@ -32,6 +32,12 @@ def memory_cgroup_files(
     return out
 
 
+def pod_memory_protection(pod: Object, request: int, config: KubeletConfig) -> dict[str, str]:
+    """The files of the cgroup of the pod as a whole."""
+    features = memory_features(config.release, config.feature_gates)
+    return _protection(pod, request, config, features) if features.memory_qos else {}
+
+
 # ---- swap
 # --------------------------------------------------------------------------------------------------
 
@@ -50,6 +56,19 @@ def swap_limit(
         return str(_limited_swap(pod, container, features, hardware))
     unlimited = features.unlimited_by_default and features.node_swap
     return "max" if unlimited else "0"
+
+
+def has_swap(pod: Object, container: Object, config: KubeletConfig) -> bool:
+    """Whether the container gets a part of the node's swap, if it has any."""
+    features = memory_features(config.release, config.feature_gates)
+    request = _memory(container, "requests") or _memory(container, "limits")
+    return (
+        features.node_swap
+        and config.swap_behavior == "LimitedSwap"
+        and persisted_qos_class(pod) == "Burstable"
+        and request not in (0, _memory(container, "limits"))
+        and not (features.critical_pods_without_swap and is_critical(pod))
+    )
 
 
 def _limited_swap(

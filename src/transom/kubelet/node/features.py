@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from transom.kubelet.config import KubeletConfig
+from transom.kubelet.features import runtime_reports_features
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
@@ -20,16 +21,11 @@ _DECLARED: Final = (
     "UserNamespacesHostNetworkSupport",
 )
 _HANDLERS: Final = ("", "runc")
-_TELLS_FEATURES = 2  # the major version of containerd that reports handlers and features
 
 
-def runtime_reports_features(runtime: RuntimeVersion) -> bool:
-    """Whether the CRI status of the runtime has handlers and features."""
-    major = runtime.version.partition(".")[0]
-    return runtime.name == "containerd" and major.isdigit() and int(major) >= _TELLS_FEATURES
-
-
-def node_feature_fields(config: KubeletConfig, runtime: RuntimeVersion, *, linux: bool) -> Object:
+def node_feature_fields(
+    config: KubeletConfig, runtime: RuntimeVersion, *, linux: bool, recursive_read_only: bool
+) -> Object:
     """`features`, `runtimeHandlers` and `declaredFeatures`, as far as the release has them."""
     enabled = FeatureSet(Release(*config.release), config.feature_gates).enabled
     out: Object = {}
@@ -37,8 +33,7 @@ def node_feature_fields(config: KubeletConfig, runtime: RuntimeVersion, *, linux
         if enabled("SupplementalGroupsPolicy"):
             out["features"] = {"supplementalGroupsPolicy": True}
         if enabled("RecursiveReadOnlyMounts") or enabled("UserNamespacesSupport"):
-            # Recursive read-only mounts need Linux 5.12; the kernel of emulated nodes is older.
-            supports = {"recursiveReadOnlyMounts": False, "userNamespaces": True}
+            supports = {"recursiveReadOnlyMounts": recursive_read_only, "userNamespaces": True}
             out["runtimeHandlers"] = [{"name": n, "features": supports} for n in _HANDLERS]
     if enabled("NodeDeclaredFeatures"):
         out["declaredFeatures"] = [name for name in _DECLARED if enabled(name)]

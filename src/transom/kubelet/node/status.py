@@ -215,7 +215,12 @@ class NodeStatus:
                 },
             }
             self._features = node_feature_fields(
-                config, self._runtime.version, linux=self._rules.name == "linux"
+                config,
+                self._runtime.version,
+                linux=self._rules.name == "linux",
+                recursive_read_only=self._rules.recursive_read_only_mounts(
+                    self._host, self._runtime.version
+                ),
             )
         self._identity = identity
         return self._fixed

@@ -4,8 +4,10 @@ without, as each of Go's helpers writes them.
 
 from __future__ import annotations
 
+import html
 import json as indented
 from typing import Any, Final
+from urllib.parse import quote
 
 import orjson
 
@@ -48,8 +50,10 @@ def metrics_answer(lines: str) -> HttpResponse:
 
 
 def moved_answer(location: str) -> HttpResponse:
-    headers: Headers = [(b"Location", location.encode()), HTML]
-    return HttpResponse(301, headers, f'<a href="{location}">Moved Permanently</a>.\n\n'.encode())
+    target = quote(location, safe="/:@!$&'()*+,;=~", errors="replace")
+    headers: Headers = [(b"Location", target.encode()), HTML]
+    text = f'<a href="{html.escape(target)}">Moved Permanently</a>.\n\n'
+    return HttpResponse(301, headers, text.encode())
 
 
 def pretty_answer(value: Any) -> HttpResponse:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from transom.kubelet.parts import PodView
 from transom.kubelet.server import find
 from transom.kubelet.server.answers import TEXT, HttpFailure
 from transom.kubelet.server.logs import LogOptions, LogReader, UnknownFormat
+from transom.kubelet.server.pieces import pieces_answer, start_sender, write_pieces
 from transom.machinery.objects import Object
 from transom.machinery.validation.options import validate_pod_log_options
 from transom.machines.api import Files
@@ -50,7 +51,7 @@ def serve_container_logs(
     if not reader.options.follow:
         return _whole(env, reader)
     return StreamResponse(
-        200, [TEXT], lambda stream: _start(_follow(env, reader, runtime_id, stream), stream)
+        200, [TEXT], lambda stream: start_sender(_follow(env, reader, runtime_id, stream), stream)
     )
 
 
@@ -162,11 +163,7 @@ def _whole(env: KubeletContext, reader: LogReader) -> Answer:
         ) from problem
     if second is None:
         return HttpResponse(200, [TEXT], first or b"")
-    return StreamResponse(
-        200,
-        [TEXT],
-        lambda stream: _start(_send(chain((first or b"", second), pieces), stream), stream),
-    )
+    return pieces_answer([TEXT], chain((first or b"", second), pieces), (OSError, UnknownFormat))
 
 
 def _log_files(env: KubeletContext, path: str) -> Files:
@@ -181,35 +178,6 @@ def _quoted(raw: bytes) -> str:
         raw.decode(errors="replace").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     )
     return f'"{text}"'
-
-
-def _start(sending: Coroutine[Any, Any, None], stream: ResponseStream) -> None:
-    task = asyncio.get_running_loop().create_task(sending)
-    _SENDERS.add(task)
-    task.add_done_callback(_SENDERS.discard)
-    stream.on_close = task.cancel
-
-
-_SENDERS: set[asyncio.Task[None]] = set()  # the event loop holds only weak references to tasks
-
-
-async def _send(pieces: Iterable[bytes], stream: ResponseStream) -> None:
-    """A whole log, without following."""
-    try:
-        await _write(pieces, stream)
-    except (OSError, UnknownFormat):
-        stream.abort()  # so that the client notices the missing data
-    else:
-        stream.close()
-
-
-async def _write(pieces: Iterable[bytes], stream: ResponseStream) -> None:
-    for piece in pieces:
-        if not stream.alive:
-            return
-        stream.write(piece)
-        await stream.drained()
-        await asyncio.sleep(0)
 
 
 async def _follow(
@@ -232,7 +200,7 @@ async def _follow(
             # Between two files there is none: the old one was moved and the new one does not exist
             # yet.
             with contextlib.suppress(FileNotFoundError):
-                await _write(reader.read(_log_files(env, reader.path)), stream)
+                await write_pieces(reader.read(_log_files(env, reader.path)), stream)
             if reader.full or container is None or container.state != "running":
                 break
             await changed.wait()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from transom.http.messages import HttpResponse
+from transom.http.messages import Answer, HttpResponse
 from transom.kit.clock import parse_rfc3339
 from transom.kit.goquote import go_quote
 from transom.kit.regexp import RegexpError, compile_regexp
@@ -28,6 +28,7 @@ _MAX_SERVICES: Final = 4
 _MAX_NAME: Final = 256
 _MAX_FILE: Final = 16 << 20
 _SECONDS: Final = 30.0
+_LAST_SECOND: Final = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
 _UNSAFE: Final = re.compile(r"[^a-zA-Z\-_.:0-9@]+")
 _PLAIN = (b"Content-Type", b"text/plain;charset=UTF-8")
 _OPTIONS: Final = ("sinceTime", "untilTime", "tailLines", "boot", "pattern")
@@ -55,7 +56,7 @@ def answers_queries(env: KubeletContext) -> bool:
     return config.enable_system_log_query and enabled("NodeLogQuery")
 
 
-async def serve_node_logs(env: KubeletContext, path: str, query: Query) -> HttpResponse:
+async def serve_node_logs(env: KubeletContext, path: str, query: Query) -> Answer:
     """Raises HttpFailure."""
     asked, errors = parse_log_query(query)
     if errors:
@@ -126,7 +127,7 @@ def _check_query(env: KubeletContext, asked: NodeLogQuery) -> list[FieldError]:
         errors.append(too_many("query", len(asked.services), _MAX_SERVICES))
     errors += _check_target(env, asked)
     if asked.since is not None and asked.until is not None and asked.since > asked.until:
-        shown = datetime.fromtimestamp(asked.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        shown = _utc(asked.until).strftime("%Y-%m-%dT%H:%M:%SZ")
         errors.append(invalid("untilTime", shown, "must be after `sinceTime`"))
     if asked.boot is not None and env.os.name == "windows":
         errors.append(invalid("boot", asked.boot, "not supported on Windows"))
@@ -260,8 +261,13 @@ def _win_event(asked: NodeLogQuery, services: Sequence[str]) -> str:
     return command + " | Format-Table -AutoSize -Wrap"
 
 
+def _utc(seconds: float) -> datetime:
+    # The fraction of the last second of the year 9999 is rounded up.
+    return datetime.fromtimestamp(min(seconds, _LAST_SECOND), UTC)
+
+
 def _stamp(seconds: float) -> str:
-    at = datetime.fromtimestamp(seconds, UTC)
+    at = _utc(seconds)
     return f"{at.year}-{at.month}-{at.day} {at.hour}:{at.minute}:{at.second}"
 
 

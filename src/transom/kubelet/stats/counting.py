@@ -80,11 +80,6 @@ class _CountedRuntime:
     def container(self, container_id: str) -> Container | None:
         return self._runtime.container(container_id)
 
-    async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
-    ) -> None:
-        await self._runtime.update_container_resources(container_id, resources)
-
     def reopen_log(self, container_id: str) -> None:
         self._runtime.reopen_log(container_id)
 
@@ -143,6 +138,16 @@ class _CountedRuntime:
 
     async def remove_container(self, container_id: str) -> None:
         await self._timed("remove_container", self._runtime.remove_container(container_id))
+
+    async def update_container_resources(
+        self, container_id: str, resources: LinuxResources
+    ) -> None:
+        updated = self._runtime.update_container_resources(container_id, resources)
+        await self._timed("update_container", updated)
+
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        updated = self._runtime.update_sandbox_resources(sandbox_id, resources)
+        await self._timed("update_podsandbox_resources", updated)
 
     async def exec_sync(
         self, container_id: str, command: Sequence[str], seconds: float = 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from transom.lint.upgrade import Outcome, UpgradeItem, UpgradeReport
+from transom.lint.upgrade import UpgradeReport
+from transom.lint.upgrade_checks import Outcome, UpgradeItem
 from transom.windows.records import NodeTarget
 from transom.windows.releases import release_text
 from transom.windows.wording import build_name
@@ -34,7 +35,7 @@ def render_upgrade(report: UpgradeReport) -> str:
     lines += [
         "",
         f"{report.objects} {'object' if report.objects == 1 else 'objects'}: "
-        f"{broken} to change before the upgrade, "
+        f"{broken} {'change' if broken == 1 else 'changes'} needed before the upgrade, "
         f"{len(report.of('changes'))} to look at.",
     ]
     return "\n".join(lines) + "\n"

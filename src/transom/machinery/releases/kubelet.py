@@ -27,6 +27,7 @@ KubeletBehaviour = Literal[
     "CredentialProvidersV1",
     "CredentialProvidersV1Beta1",
     "EligibleImageSpace",
+    "InitContainersOfPodCgroups",
     "InsufficientDiskText",
     "ProbeErrorsWithState",
     "CreatedContainersWait",
@@ -96,6 +97,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "CgroupsIgnoredOnWindows": Release(1, 31),
     # Events about a full disk count the images that can be removed.
     "EligibleImageSpace": Release(1, 26),
+    # A pod as a whole has a limit if its init containers have one, too.
+    "InitContainersOfPodCgroups": Release(1, 23),
     # Events about a full disk show how full it is.
     "InsufficientDiskText": Release(1, 35),
     # Events about probes that could not run name the resulting state.

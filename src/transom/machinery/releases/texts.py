@@ -185,6 +185,7 @@ _RESOURCE_NAME: Final = lazy_pattern(
     r"must be a standard resource |doesn't follow extended resource name standard|"
     r"(?:name|prefix) part must |a qualified name must "
 )
+_NULL: Final = GoText("null")
 _SECRET_PATHS_SINCE: Final = Release(1, 24)
 _LABEL_ERROR: Final = "a lowercase RFC 1123 label must consist of "
 
@@ -194,7 +195,27 @@ def in_release(release: Release, errors: Iterable[FieldError]) -> list[FieldErro
     if release < TABLES_SINCE:
         return list(errors)
     as_json = has_behaviour(release, "JsonValuesInErrors")
-    return [_in_release(release, error, as_json) for error in errors]
+    shown: dict[int, GoText] = {}
+    found = list(errors)  # keeps the values alive, so that their ids are unique
+    return [_in_release(release, _with_value(release, e, as_json, shown), as_json) for e in found]
+
+
+def _with_value(
+    release: Release, error: FieldError, as_json: bool, shown: dict[int, GoText]
+) -> FieldError:
+    """The error with its value as the release prints it. Many errors can have one long value, such
+    as the list of all owner references: it is printed once.
+    """
+    value = error.value
+    if value is None:
+        return error._replace(value=_NULL) if as_json else error
+    if not isinstance(value, GoText) or (value.source is None and not as_json):
+        return error
+    text = shown.get(id(value))
+    if text is None:
+        text = value if value.source is None else dump_in_release(release, *value.source)
+        text = shown[id(value)] = GoText(text.json) if as_json else text
+    return error._replace(value=text)
 
 
 _TYPE: Final = lazy_pattern(r"(?<!value )must be of type ")
@@ -225,12 +246,7 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
     if isinstance(error.value, RuleValue) and has_behaviour(release, "RuleValuesInErrors"):
         shown = error.value.actual
         return error._replace(value=NO_VALUE if shown is None else shown)
-    if isinstance(error.value, GoText) and error.value.source is not None:
-        error = error._replace(value=dump_in_release(release, *error.value.source))
-    if as_json and (isinstance(error.value, GoText) or error.value is None):
-        json = "null" if error.value is None else error.value.json
-        error = error._replace(value=GoText(json))
-    elif (
+    if (
         not as_json
         and has_behaviour(release, "TypedResourceNames")
         and isinstance(error.value, str)

@@ -77,8 +77,6 @@ def validate_list_options(options: Options) -> Errors:
         options.get("resourceVersion"),
         "resourceVersionMatch",
     )
-    if options.get("sendInitialEvents") is not None:  # newer than 1.20
-        return _initial_events(options, match or "", path)
     if not match:
         return []
     errors: Errors = []
@@ -95,18 +93,23 @@ def validate_list_options(options: Options) -> Errors:
     return errors
 
 
-def validate_newer_list_options(options: Options) -> Errors:
-    """Since 1.27: a watch has rules of its own."""
+def validate_newer_list_options(options: Options, watch_list: bool) -> Errors:
+    """Since 1.27: a watch has rules of its own. `watch_list`: whether the feature WatchList is on."""
     path, match = "resourceVersionMatch", options.get("resourceVersionMatch") or ""
     initial = options.get("sendInitialEvents")
     if not options.get("watch"):
-        errors = validate_list_options({**options, "sendInitialEvents": None})
+        errors = validate_list_options(options)
         if initial is not None:
             errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
         return errors
     errors = []
     if initial is not None and match != "NotOlderThan":
         errors.append(forbidden(path, f"sendInitialEvents requires setting {path} to NotOlderThan"))
+    if initial is not None and not watch_list:
+        text = (
+            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        )
+        errors.append(forbidden("sendInitialEvents", text))
     if match:
         if initial is None:
             text = f"{path} is forbidden for watch unless sendInitialEvents is provided"
@@ -115,19 +118,6 @@ def validate_newer_list_options(options: Options) -> Errors:
             errors.append(not_supported(path, match, ("NotOlderThan",)))
         if options.get("continue"):
             errors.append(forbidden(path, f"{path} is forbidden when continue is provided"))
-    return errors
-
-
-def _initial_events(options: Options, match: str, path: str) -> Errors:
-    if not options.get("watch"):
-        return [forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
-    errors: Errors = []
-    if match != "NotOlderThan":
-        errors.append(forbidden(path, f"sendInitialEvents requires setting {path} to NotOlderThan"))
-        if match:
-            errors.append(not_supported(path, match, ("NotOlderThan",)))
-    if match and options.get("continue"):
-        errors.append(forbidden(path, f"{path} is forbidden when continue is provided"))
     return errors
 
 

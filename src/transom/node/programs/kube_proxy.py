@@ -38,14 +38,16 @@ from transom.node.programs.start import (
     log_flags,
 )
 from transom.proxy import config as proxy_config
-from transom.proxy.config import ProxyConfig, ProxyConfigError
+from transom.proxy.config import ProxyConfig, ProxyConfigError, usual_mode
 from transom.proxy.healthcheck import ProxierHealth
 from transom.proxy.metrics import MetricsHandler, ProxyMetrics
 from transom.proxy.nftables.proxier import NftablesOptions, NftablesProxier
 from transom.proxy.server import SyncRunner
 from transom.proxy.winkernel.dualstack import DualStackProxier
+from transom.proxy.winkernel.failures import balancer_failure_metrics
 from transom.proxy.winkernel.proxier import WinkernelProxier
 from transom.windows import releases
+from transom.windows.records import Release
 
 if TYPE_CHECKING:
     from transom.proxy.userspace import proxier as userspace_proxier
@@ -102,6 +104,7 @@ def start_kube_proxy(start: ProgramStart, other: RunningInstance | None) -> Star
             given.service,
             unreachable=server,
         )
+    service = given.service or (config.run_as_service and _release(start) >= (1, 31))
     logger = OwnLogger("transom.proxy")  # so that a node's log has the lines of a single proxier
     if not log.quiet:
         _write_lines_of(logger, log)
@@ -119,7 +122,7 @@ def start_kube_proxy(start: ProgramStart, other: RunningInstance | None) -> Star
     return StartedProgram(
         log,
         None if start.at_boot else lambda: _follow_changes(start, log, config, proxier),
-        given.service,
+        service,
         close,
         attach=lambda: _write_lines_of(logger, log),
         server=server,
@@ -173,10 +176,11 @@ def _serve_metrics(
     host, _, port = config.metrics_bind_address.rpartition(":")
     if not port.isdigit() or port == "0":
         return _nothing_to_stop
-    usual = "userspace" if start.node.spec.windows else "iptables"
+    usual = usual_mode(_os(start), _release(start))
 
     def handler() -> MetricsHandler:
-        metrics = ProxyMetrics(proxier.tracker, start.node.network.shared.clock)
+        clock = start.node.network.shared.clock
+        metrics = ProxyMetrics(proxier.tracker, clock, more=proxier.metrics)
         return MetricsHandler(metrics, config.mode or usual, config.document())
 
     try:
@@ -219,10 +223,18 @@ def _configuration(
         unknown = gates.unrecognized_gates(config.gates)
         if unknown:
             raise ProxyConfigError(f"failed complete: {unknown}")
-        proxy_config.check_proxy_config(config, "windows" if start.node.spec.windows else "linux")
+        proxy_config.check_proxy_config(config, _os(start), _release(start))
     except ProxyConfigError as problem:
         exit_fatal(log, "server.go:482", str(problem))
     return config
+
+
+def _os(start: ProgramStart) -> proxy_config.Os:
+    return "windows" if start.node.spec.windows else "linux"
+
+
+def _release(start: ProgramStart) -> Release:
+    return releases.parse_release_version(start.node.kubelet_version)
 
 
 def _read_file(start: ProgramStart, path: str) -> object:
@@ -260,7 +272,7 @@ def _make_proxier(
     network.stop_proxy()
     if not isinstance(network, WindowsNodeNetwork):
         proxier = _nftables(start, config, name)
-    elif config.mode == "kernelspace":
+    elif (config.mode or usual_mode("windows", _release(start))) == "kernelspace":
         proxier = _winkernel(start, network, log, config, name, logger)
     else:
         proxier = _userspace(start, network, log, config, name)
@@ -311,7 +323,7 @@ def _winkernel(
     options = config.winkernel(
         {"KUBE_NETWORK": start.variable("KUBE_NETWORK")},
         node_ip=address,
-        release=releases.parse_release_version(start.node.kubelet_version),
+        release=_release(start),
     )
     shared = network.shared
     tracker = shared.slices if options.slices else shared.endpoints
@@ -349,6 +361,7 @@ def _winkernel(
         lambda: proxier.due,
         lambda: proxier.failed,
         proxier.lost_services,
+        lambda: balancer_failure_metrics(proxier.failures()),
     )
 
 

@@ -267,7 +267,7 @@ class _Proxy:
             if emulated.runs_windows(node) or self._config.mode == "kernelspace"
             else "linux"
         )
-        settings.check_proxy_config(self._config, kind)
+        settings.check_proxy_config(self._config, kind, self._release)
         return node, kind
 
 

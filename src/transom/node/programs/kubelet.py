@@ -88,6 +88,7 @@ _PORT_TAKEN: Final = (
 )
 _EVENT_VERBOSITY: Final = 3  # events are logged from this verbosity on
 _NETWORK_PLUGINS: Final = ("", "cni")
+_SCHEMES: Final = ("npipe", "tcp")  # of the addresses of runtimes on Windows
 
 
 def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
@@ -244,6 +245,10 @@ def _check_runtime(
         exit_fatal(log, "server.go:271", _DOCKER_GONE)
     if given.runtime == "remote" and not given.endpoint:
         exit_fatal(log, "server.go:271", _NO_ENDPOINT)
+    scheme = given.endpoint.partition(":")[0]
+    if given.runtime == "remote" and scheme not in _SCHEMES:
+        text = f"{begin}protocol {go_quote(scheme)} not supported"
+        exit_fatal(log, "server.go:271", text)
     if given.runtime == "remote" and docker and dockershim:
         exit_fatal(
             log,

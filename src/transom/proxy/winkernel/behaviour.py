@@ -33,6 +33,7 @@ _SINCE: Final[dict[str, Release]] = {
     # the port of the last backend is used; before, a number in the service's targetPort, else the
     # port of the first backend
     "port_of_last": (1, 34),
+    "counts_failures": (1, 37),  # metrics of failed operations on load balancers
 }
 
 
@@ -53,6 +54,7 @@ class KubeProxyBehaviour:
     local_traffic: bool
     skips_empty: bool
     port_of_last: bool
+    counts_failures: bool
     # load balancers of ingress addresses used DSR if the flag was set, from 1.15 to 1.19
     ingress_dsr_by_flag: bool
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from transom.kit.clock import Clock
 from transom.machines.windows.hns import HostNetworkService
 from transom.proxy.tracker import ServiceTracker
+from transom.proxy.winkernel.failures import BalancerFailures
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.proxy.winkernel.proxier import ServiceHealthServer, SyncObserver, WinkernelProxier
 
@@ -84,6 +85,9 @@ class DualStackProxier:
         if self._four.start() and self._six.start():
             self._four.sync()
             self._six.sync()
+
+    def failures(self) -> list[BalancerFailures]:
+        return [*self._four.failures(), *self._six.failures()]
 
     def lost_services(self) -> list[str]:
         return [*dict.fromkeys((*self._four.lost_services(), *self._six.lost_services()))]

@@ -19,6 +19,7 @@ from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.proxy.tracker import PortName, ProxyEndpoint, ServiceName, ServicePort, ServiceTracker
 from transom.proxy.winkernel.balancers import PROTOCOLS, BalancerFlags, wanted_balancers
 from transom.proxy.winkernel.behaviour import behaviour_of_release
+from transom.proxy.winkernel.failures import BalancerFailures
 from transom.proxy.winkernel.hostnetwork import HnsEndpoint, HnsNetworkInfo, open_host_network
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.proxy.winkernel.startup import ProxierError, ProxierStartup, StartedProxier
@@ -125,6 +126,7 @@ class WinkernelProxier:
         self._backends: dict[PortName, list[_Backend]] = {}
         self._pending: dict[PortName, None] = {}
         self._counts: dict[str, _Count] = {}
+        self._failures = BalancerFailures(ipv6=options.ipv6)
 
     # ---- scheduling ----
 
@@ -145,6 +147,10 @@ class WinkernelProxier:
     def close(self) -> None:
         """The process ends; its load balancers stay."""
         self._host.close()
+
+    def failures(self) -> list[BalancerFailures]:
+        """What the metrics of its release count."""
+        return [self._failures] if self._behaviour.counts_failures else []
 
     def lost_services(self) -> list[str]:
         """NAMESPACE/NAME of services whose load balancers were deleted by others. kube-proxy does
@@ -442,6 +448,7 @@ class WinkernelProxier:
                 )
             except HnsError as problem:
                 self._log.error("Policy creation failed: %s", problem)
+                self._failures.creation_failed(one.slot, problem)
                 if one.slot in ("cluster", "node port"):
                     return False
                 continue  # these are not retried: the service counts as synced
@@ -481,6 +488,7 @@ class WinkernelProxier:
                 )
             except HnsError as problem:
                 self._log.error("Healthcheck loadbalancer policy creation failed: %s", problem)
+                self._failures.creation_failed("health check", problem)
                 continue
             service.balancers["health check", one.vip] = identifier
 

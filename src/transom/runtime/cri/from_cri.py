@@ -14,6 +14,7 @@ from transom.runtime.api import (
     FilesystemUsage,
     Image,
     InterfaceStats,
+    LinuxContainerUser,
     LinuxSandbox,
     Mount,
     RuntimeStatus,
@@ -194,8 +195,17 @@ def container_from_cri(status: Message, sandbox_id: str, paths: CriPaths) -> Con
         reason=status.get("reason", ""),
         message=status.get("message", ""),
         log_path=paths.shown(status.get("log_path", "")),
+        user=_container_user(status),
         mounts=tuple(_mount(mount, paths) for mount in status.get("mounts") or ()),
     )
+
+
+def _container_user(status: Message) -> LinuxContainerUser | None:
+    linux = (status.get("user") or {}).get("linux")
+    if linux is None:
+        return None
+    groups = tuple(linux.get("supplemental_groups") or ())
+    return LinuxContainerUser(linux.get("uid", 0), linux.get("gid", 0), groups)
 
 
 def _seconds(nanoseconds: int) -> float:

@@ -223,6 +223,9 @@ class CriRuntime:
         request = {"container_id": container_id, "linux": to_cri.cri_linux_resources(resources)}
         await self._client.call("UpdateContainerResources", request)
 
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        """The cgroups of pods belong to the kubelet of the machine, not to its runtime."""
+
     def containers(self, uid: str = "") -> Sequence[Container]:
         return self._known.containers(uid)
 

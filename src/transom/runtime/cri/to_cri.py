@@ -178,6 +178,7 @@ def _mount(mount: Mount, paths: CriPaths) -> Message:
         "container_path": mount.container_path,
         "host_path": paths.mounted(mount.host_path, mount.volume_path),
         "readonly": mount.read_only,
+        "recursive_read_only": mount.recursive_read_only,
         "selinux_relabel": mount.selinux_relabel,
         "propagation": PROPAGATIONS.index(mount.propagation),
     }

@@ -39,6 +39,8 @@ _WINDOWS: Final[Mapping[str, str]] = {
     "docker.io/microsoft/nanoserver": "ContainerUser",
     "docker.io/microsoft/windowsservercore": "",
 }
+# Contains nothing: programs of HostProcess containers are those of the node. For any build.
+_HOST_PROCESS: Final = "mcr.microsoft.com/oss/kubernetes/windows-host-process-containers-base-image"
 _KUBERNETES: Final = (
     "k8s.gcr.io",
     "registry.k8s.io",
@@ -125,7 +127,7 @@ _SCRIPT: Final = (
 class ImageRecipe(NamedTuple):
     """What a built-in name provides, and for which systems."""
 
-    kind: str  # windows, pause, busybox
+    kind: str  # windows, host-process, pause, busybox
     systems: tuple[str, ...]
     build: WindowsBuild | None = None  # the one in the tag
     version: str = ""  # the full version, if the tag has it
@@ -152,6 +154,8 @@ def image_recipe(reference: ImageReference) -> ImageRecipe | None:
             version[0] if version else build.full_version,
             _WINDOWS[repository],
         )
+    if repository == _HOST_PROCESS:
+        return ImageRecipe("host-process", ("windows",))
     if repository in _PAUSE_WINDOWS:
         return ImageRecipe("pause", ("windows",))
     if repository in _PAUSE_BOTH and _PAUSE_TAG.fullmatch(tag):
@@ -193,7 +197,7 @@ def _write_windows(content: BlobStore, found: ImageRecipe, platform: NodePlatfor
         os="windows",
         os_version=version,
         user=found.user,
-        cmd=_CMD,
+        cmd=() if found.kind == "host-process" else _CMD,
         comment=f"Apply image {version}",
     )
     layers: list[NewLayer] = []

@@ -247,7 +247,7 @@ def set_cgroup_shares(group: str, shares: int) -> None:
 
 
 def set_cgroup_limits(group: str, limits: CgroupLimits) -> None:
-    """Changes the limits of a container that runs."""
+    """Changes the limits of a container that runs, or of a pod."""
     two = cgroup_hierarchies().version == 2
     set_cgroup_shares(group, limits.cpu_shares or _LEAST_SHARES)
     if cpus := _usable_cpus(limits.cpuset):

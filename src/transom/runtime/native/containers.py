@@ -19,6 +19,7 @@ from transom.runtime.api import (
     ContainerConfig,
     ExecResult,
     LinuxContainer,
+    LinuxContainerUser,
     LinuxResources,
     RuntimeFailure,
 )
@@ -164,7 +165,15 @@ async def _prepare(core: NativeCore, c: NativeContainer, overlay: Sequence[str] 
         linux.pop("cgroupsPath", None)
     if "oomScoreAdj" in spec["process"]:
         spec["process"]["oomScoreAdj"] = core.oom_score(spec["process"]["oomScoreAdj"])
+    if core.platform.os == "linux":
+        c.user = _user_of(spec)
     saved.save_record(c.folder / "spec.json", spec)
+
+
+def _user_of(spec: Spec) -> LinuxContainerUser:
+    user = spec["process"]["user"]
+    groups = (user["gid"], *(user.get("additionalGids") or ()))
+    return LinuxContainerUser(user["uid"], user["gid"], tuple(dict.fromkeys(groups)))
 
 
 async def _specify(core: NativeCore, c: NativeContainer, overlay: Sequence[str] | None) -> Spec:

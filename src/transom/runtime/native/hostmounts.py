@@ -52,6 +52,8 @@ class NodeMounts:
                 f'failed to generate spec: failed to mkdir "{path}": mkdir {path}: {error_text}'
             ) from problem
         access = "ro" if mount.read_only else "rw"
+        if mount.recursive_read_only:
+            access = "rro"
         return {
             "destination": destination,
             "type": "bind",

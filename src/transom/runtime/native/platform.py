@@ -27,6 +27,7 @@ from transom.machines.windows.accounts import AccountDatabase
 from transom.runtime.api import (
     ContainerConfig,
     ExecResult,
+    LinuxResources,
     Mount,
     RuntimeFailure,
     RuntimeVersion,
@@ -186,6 +187,19 @@ class CgroupLimits:
     cpuset: str = ""  # of the node's CPUs
     cpuset_mems: str = ""  # of the node's NUMA nodes
     unified: Mapping[str, str] | None = None  # files of cgroup v2
+
+
+def cgroup_limits(resources: LinuxResources) -> CgroupLimits:
+    return CgroupLimits(
+        cpu_shares=resources.cpu_shares,
+        cpu_quota=resources.cpu_quota,
+        cpu_period=resources.cpu_period,
+        memory=resources.memory_limit,
+        hugepages=resources.hugepages,
+        cpuset=resources.cpuset_cpus,
+        cpuset_mems=resources.cpuset_mems,
+        unified=resources.unified,
+    )
 
 
 class RuntimePlatform(Protocol):

@@ -167,6 +167,7 @@ class NativeContainer:
         "started",
         "starting",
         "state",
+        "user",
         "waiters",
         "watchers",
     )
@@ -190,6 +191,7 @@ class NativeContainer:
         self.image_ref = config.image_ref
         self.state: ContainerState = "created"
         self.pid = 0
+        self.user: LinuxContainerUser | None = None  # of its process, on Linux
         self.started = 0.0
         self.finished = 0.0
         self.exit_code = 0
@@ -231,10 +233,6 @@ class NativeContainer:
         return self.sandbox.plan.first_id if self.own_users else 0
 
     @property
-    def user(self) -> LinuxContainerUser | None:
-        return None
-
-    @property
     def stop_signal(self) -> str:
         """The signal that stops it, by its name."""
         image = (self.image.config.get("config") or {}).get("StopSignal") or ""
@@ -274,6 +272,7 @@ class NativeContainer:
                 "message": self.message,
                 "log_path": self.log_path,
                 "own_users": self.own_users,
+                "user": self.user,
             },
         )
 
@@ -307,6 +306,8 @@ class NativeContainer:
         ):
             setattr(record, name, data[name])
         record.own_users = data.get("own_users", sandbox.plan.own_users)
+        user = data.get("user")
+        record.user = saved.restore_record(LinuxContainerUser, user) if user else None
         return record
 
     def specification(self) -> Spec:

@@ -346,6 +346,11 @@ class NativeRuntime:
         containers.resize_native_container(self._core, container, resources)
         sandboxes.set_sandbox_weight(self._core, container.sandbox)
 
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        sandbox = self._core.sandboxes.get(sandbox_id)
+        if sandbox is not None:
+            sandboxes.resize_native_sandbox(self._core, sandbox, resources)
+
     def containers(self, uid: str = "") -> Sequence[Container]:
         if not uid:
             return [container.view() for container in reversed(self._core.containers.values())]

@@ -13,11 +13,11 @@ from typing import Any
 from transom.machines.smallfiles import read_small_file
 from transom.network.api import NetworkFailure, SandboxNetwork
 from transom.runtime import saved
-from transom.runtime.api import RuntimeFailure, SandboxConfig
+from transom.runtime.api import LinuxResources, RuntimeFailure, SandboxConfig
 from transom.runtime.native import cgroups, containers, pause, snapshots
 from transom.runtime.native.client import MonitorFailure
 from transom.runtime.native.core import NativeCore
-from transom.runtime.native.platform import SandboxPlan, Spec
+from transom.runtime.native.platform import SandboxPlan, Spec, cgroup_limits
 from transom.runtime.native.records import NativeSandbox, wait_until_woken, wake
 from transom.runtime.native.runc import LOG, PID_FILE, reword_runc_error
 
@@ -81,7 +81,7 @@ async def _start(core: NativeCore, sandbox: NativeSandbox) -> None:
         else _run_pause(core, sandbox, network)
     )
     sandbox.pid = answer["pid"]
-    set_sandbox_weight(core, sandbox)
+    set_sandbox_limits(core, sandbox)
 
 
 async def _start_with_users(core: NativeCore, sandbox: NativeSandbox) -> None:
@@ -97,7 +97,7 @@ async def _start_with_users(core: NativeCore, sandbox: NativeSandbox) -> None:
         core.wiring.give(sandbox.id, f"/proc/{sandbox.pid}/ns/net")
     await _connect(core, sandbox)
     sandbox.save()
-    set_sandbox_weight(core, sandbox)
+    set_sandbox_limits(core, sandbox)
 
 
 async def _connect(core: NativeCore, sandbox: NativeSandbox) -> str:
@@ -236,8 +236,18 @@ async def _mount_shared_memory(core: NativeCore, sandbox: NativeSandbox) -> None
         )
 
 
+def set_sandbox_limits(core: NativeCore, sandbox: NativeSandbox) -> None:
+    """The limits of the pod as a whole."""
+    if core.limited:
+        limits = cgroup_limits(sandbox.config.linux.resources)
+        cgroups.set_cgroup_limits(sandbox.group, replace(limits, cpu_shares=_shares(core, sandbox)))
+        set_sandbox_weight(core, sandbox)
+
+
 def set_sandbox_weight(core: NativeCore, sandbox: NativeSandbox) -> None:
-    """A pod's share of busy processors is the sum of its containers' shares."""
+    """A pod's share of busy processors is what it requests, and that of burstable pods together
+    is what they request together.
+    """
     if not core.limited:
         return
     cgroups.set_cgroup_shares(sandbox.group, _shares(core, sandbox))
@@ -254,8 +264,21 @@ def set_sandbox_weight(core: NativeCore, sandbox: NativeSandbox) -> None:
 
 
 def _shares(core: NativeCore, sandbox: NativeSandbox) -> int:
+    """Where the pod has none of its own, as on Windows, the sum of its containers' shares."""
+    own = sandbox.config.linux.resources.cpu_shares
+    if own:
+        return own
     alive = (c for c in sandbox.containers if c.state in ("created", "running"))
     return sum(core.limits(c.config).cpu_shares for c in alive)
+
+
+def resize_native_sandbox(
+    core: NativeCore, sandbox: NativeSandbox, resources: LinuxResources
+) -> None:
+    linux = replace(sandbox.config.linux, resources=resources)
+    sandbox.config = replace(sandbox.config, linux=linux)
+    sandbox.save()
+    set_sandbox_limits(core, sandbox)
 
 
 def _on_monitor_event(core: NativeCore, sandbox: NativeSandbox, event: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from transom.runtime.native.platform import (
     RunningContainer,
     SandboxPlan,
     Spec,
+    cgroup_limits,
 )
 from transom.runtime.oci import capabilities, seccomp, users
 from transom.runtime.oci import spec as specs
@@ -120,17 +121,7 @@ class LinuxPlatform:
         return request.image.layers
 
     def limits(self, config: ContainerConfig, cpus: int) -> CgroupLimits:
-        wanted = (config.linux or LinuxContainer()).resources
-        return CgroupLimits(
-            cpu_shares=wanted.cpu_shares,
-            cpu_quota=wanted.cpu_quota,
-            cpu_period=wanted.cpu_period,
-            memory=wanted.memory_limit,
-            hugepages=wanted.hugepages,
-            cpuset=wanted.cpuset_cpus,
-            cpuset_mems=wanted.cpuset_mems,
-            unified=wanted.unified,
-        )
+        return cgroup_limits((config.linux or LinuxContainer()).resources)
 
     async def create(self, request: ContainerRequest) -> Spec:
         if not specs.oci_command_line(request.config, specs.oci_image_config(request)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -344,6 +345,13 @@ class SimRuntime:
         if container.state != "running":
             raise self._core.texts.not_running(container_id, container.state)
         containers.resize_sim_container(self._core, container, resources)
+
+    async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:
+        sandbox = self._core.sandboxes.get(sandbox_id)
+        if sandbox is not None:
+            linux = replace(sandbox.config.linux, resources=resources)
+            sandbox.config = replace(sandbox.config, linux=linux)
+            sandbox.changed()
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         if not uid:

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 from transom.http.grpc_channel import GrpcChannel, GrpcStream
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.rpc import RpcError
+from transom.kit.tls_pairs import load_certificate_files
 from transom.store.etcd import wire
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,9 @@ _OTHER_MEMBER_MAY_HELP = (
     "server stopped",
     "not capable",
 )
+# The token has expired, or users or roles have changed since. The request had no effect.
+_TOKEN_REFUSED = ("invalid auth token", "revision of auth store is old")
+_TOKEN_RENEWALS = 3
 _TIMED_OUT = RpcError("Unavailable", "etcdserver: request timed out")
 
 
@@ -111,7 +115,7 @@ def _tls_context(address: EtcdAddress) -> ssl.SSLContext | None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2"])
     if address.cert:
-        context.load_cert_chain(Path(address.cert), Path(address.key))
+        load_certificate_files(context, Path(address.cert), Path(address.key))
     return context
 
 
@@ -123,6 +127,7 @@ class EtcdClient:
         self._channel: GrpcChannel | None = None
         self._connecting: asyncio.Task[GrpcChannel] | None = None
         self._token: tuple[tuple[str, str], ...] = ()
+        self._authenticating = asyncio.Lock()
         self._keepalive: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -221,15 +226,19 @@ class EtcdClient:
             except TimeoutError:
                 raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
             seconds = deadline - loop.time()
-        try:
-            return await channel.call(path, request, seconds, self._token)
-        except RpcError as problem:
-            if "invalid auth token" in problem.description and self._address.user:
-                await self._authenticate(channel)
-                return await channel.call(path, request, seconds, self._token)
-            if self._another_may_help(problem):
-                self._leave(channel, 0.0 if problem.code == "DeadlineExceeded" else _GRACE_SECONDS)
-            raise
+        for renewals_left in reversed(range(_TOKEN_RENEWALS + 1)):
+            token = self._token
+            try:
+                return await channel.call(path, request, seconds, token)
+            except RpcError as problem:
+                if renewals_left and any(text in problem.description for text in _TOKEN_REFUSED):
+                    await self._renew_token(channel, token)
+                    continue
+                if self._another_may_help(problem):
+                    timed_out = problem.code == "DeadlineExceeded"
+                    self._leave(channel, 0.0 if timed_out else _GRACE_SECONDS)
+                raise
+        raise AssertionError("the last attempt returns or raises")
 
     def _another_may_help(self, problem: RpcError) -> bool:
         return len(self._address.endpoints) > 1 and (
@@ -287,7 +296,10 @@ class EtcdClient:
             self._ping_later()
             return channel
         assert problem is not None
-        raise problem
+        try:
+            raise problem
+        finally:
+            problem = None  # its traceback refers to this frame
 
     async def _dial(self, host: str, port: int) -> GrpcChannel:
         named = f"[{host}]" if ":" in host else host
@@ -322,6 +334,14 @@ class EtcdClient:
         request = wire.authenticate_request(self._address.user, self._address.password)
         answer = await channel.call("/etcdserverpb.Auth/Authenticate", request, _CONNECT_SECONDS)
         self._token = (("token", wire.read_text_field(answer)),)
+
+    async def _renew_token(
+        self, channel: GrpcChannel, refused: tuple[tuple[str, str], ...]
+    ) -> None:
+        """Once for all calls that were refused with this token: etcd hashes the password for 0.1 s."""
+        async with self._authenticating:
+            if self._address.user and self._token is refused:
+                await self._authenticate(channel)
 
     def _ping_later(self) -> None:
         if self._keepalive is not None:

@@ -10,11 +10,13 @@ import asyncio
 import math
 
 from transom.kit.clock import Clock
+from transom.kit.rpc import RpcError
 from transom.store.etcd.client import EtcdClient
 
 _REUSE_SECONDS = 60.0
 _REUSE_SHARE = 0.05  # of the TTL, at most
 _MOST_KEYS = 1000
+_LOST = "requested lease not found"
 
 
 class _SharedLease:
@@ -24,6 +26,13 @@ class _SharedLease:
         self.granting = granting
         self.until = until
         self.keys = 0
+
+
+def is_lost_lease(problem: RpcError) -> bool:
+    """Whether a write failed, without effect, because etcd does not have its lease: it was revoked,
+    or a backup was restored that is older.
+    """
+    return problem.code == "NotFound" and _LOST in problem.description
 
 
 class EtcdLeases:
@@ -47,3 +56,7 @@ class EtcdLeases:
             if self._leases.get(ttl) is lease:
                 del self._leases[ttl]
             raise
+
+    def forget(self, ttl: float) -> None:
+        """The next key gets a new lease."""
+        self._leases.pop(ttl, None)

@@ -48,7 +48,7 @@ from transom.store.etcd.layout import (
     EtcdLayout,
     PlainLayout,
 )
-from transom.store.etcd.leases import EtcdLeases
+from transom.store.etcd.leases import EtcdLeases, is_lost_lease
 from transom.store.etcd.quarantine import QuarantinedKeys
 from transom.store.etcd.resealing import StaleValues
 from transom.store.etcd.submit import EtcdSubmitter
@@ -303,7 +303,7 @@ class EtcdStore:
         others = [self._with(one) for one in also]
         future: asyncio.Future[StoreRecord] = asyncio.get_running_loop().create_future()
 
-        async def write() -> StoreRecord:
+        async def write(*, again: bool = False) -> StoreRecord:
             lease = 0 if ttl is None else await self._leases.find(ttl)
             compare = [] if expected is None else [wire.compare_mod_revision(path, expected)]
             success = [wire.op_put(wire.put_request(path, stored, lease))]
@@ -314,7 +314,13 @@ class EtcdStore:
             for others_compare, others_put in others:
                 compare.append(others_compare)
                 success.append(others_put)
-            revision = await self._commit(key, path, compare, success, expected, stored)
+            try:
+                revision = await self._commit(key, path, compare, success, expected, stored)
+            except RpcError as problem:
+                if ttl is None or again or not is_lost_lease(problem):
+                    raise
+                self._leases.forget(ttl)
+                return await write(again=True)
             record = self._find(key, revision)
             if stamp is not None:
                 stamp(revision)

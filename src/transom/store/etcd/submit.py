@@ -18,7 +18,7 @@ from typing import Final
 from transom.kit.rpc import RpcError
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient
-from transom.store.etcd.leases import EtcdLeases
+from transom.store.etcd.leases import EtcdLeases, is_lost_lease
 
 _PAUSE_SECONDS: Final = 0.05
 _WRITE_SECONDS: Final = 10.0  # how long a write is tried at several members
@@ -121,7 +121,10 @@ class EtcdSubmitter:
                     request = wire.txn_request((compare,), (put,), (current,))
                     done = await self._client.txn(request, _ATTEMPT_SECONDS)
                 except RpcError as problem:
-                    self._check(problem, deadline)
+                    if is_lost_lease(problem):
+                        self._leases.forget(_FENCE_SECONDS)
+                    else:
+                        self._check(problem, deadline)
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
                 self._fenced = done.revision

@@ -493,8 +493,8 @@ _NOT_STARTED: Final = 9059
 
 async def _start(shell: CmdState, rest: str) -> int:
     text = re.sub(r'^\s*"[^"]*"', "", rest)
-    background = "/b" in text.lower() or "/wait" not in text.lower()
-    text = re.sub(r"(?i)/(b|wait|min|max|i|low|normal|high|d\s+\S+)(?=\s)", "", text).strip()
+    background = re.search(r"(?i)/w(ait)?(?=\s)", text) is None
+    text = re.sub(r"(?i)/(b|wait|w|min|max|i|low|normal|high|d\s+\S+)(?=\s)", "", text).strip()
     if not text:
         return 0
     inner = shell.fork()

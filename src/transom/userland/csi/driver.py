@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from transom.kit.rpc import RpcError
 from transom.userland.api import Program, ProgramContext
-from transom.userland.csi.flags import parse_csi_flags, socket_path
+from transom.userland.csi.flags import PUBLISH, parse_csi_flags, socket_path
 from transom.userland.csi.volumes import volumes_of
 from transom.userland.csi_storage import USUAL_SIZE, CsiDisk
 from transom.userland.servers.base import ServerProgram
@@ -21,7 +21,8 @@ from transom.userland.servers.base import ServerProgram
 Request = Mapping[str, Any]
 Answer = Mapping[str, Any]
 _STAGE, _STATS, _EXPAND = 1, 2, 3
-_CONTROLLER: Final = (1, 2, 5, 7, 9)  # create and delete, publish, snapshots, clones, expansion
+# create and delete, publish, snapshots, clones, expansion
+_CONTROLLER: Final = (1, PUBLISH, 5, 7, 9)
 
 
 class CsiDriver:
@@ -89,7 +90,9 @@ class CsiDriver:
     # ---- controller
 
     async def _controller_get_capabilities(self, request: Request) -> Answer:
-        return {"capabilities": [{"rpc": {"type": kind}} for kind in _CONTROLLER]}
+        attaches = self._context.image.options.get("attach") != "no"  # shares are only mounted
+        found = [kind for kind in _CONTROLLER if attaches or kind != PUBLISH]
+        return {"capabilities": [{"rpc": {"type": kind}} for kind in found]}
 
     async def _create_volume(self, request: Request) -> Answer:
         size = (request.get("capacity_range") or {}).get("required_bytes") or USUAL_SIZE

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+PUBLISH: Final = 2  # the controller capability PUBLISH_UNPUBLISH_VOLUME
 
 
 def parse_csi_flags(argv: Sequence[str]) -> Mapping[str, str]:

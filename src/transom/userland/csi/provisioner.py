@@ -4,11 +4,13 @@ other volumes, and deletes released volumes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from transom.kit.rpc import RpcError
 from transom.machinery import quantity
 from transom.userland.csi.api import ApiFailure, Object
+from transom.userland.csi.flags import PUBLISH
 from transom.userland.csi.sidecar import CLAIMS, VOLUMES, Sidecar, fixed, sidecar
 
 _CLASSES: Final = "/apis/storage.k8s.io/v1/storageclasses"
@@ -203,11 +205,18 @@ def _is_ours_to_delete(volume: Object, driver: str) -> bool:
     return released and ours and spec.get("persistentVolumeReclaimPolicy") == "Delete"
 
 
+async def _attachments(side: Sidecar) -> Sequence[Object]:
+    """None for a driver that does not attach volumes: its manifests give no right to read them."""
+    found = await side.call("ControllerGetCapabilities", {})
+    if PUBLISH not in {one["rpc"]["type"] for one in found["capabilities"]}:
+        return ()
+    return await side.api.list("/apis/storage.k8s.io/v1/volumeattachments")
+
+
 async def _delete(volume: Object, side: Sidecar) -> None:
     name = volume["metadata"]["name"]
     try:
-        attachments = await side.api.list("/apis/storage.k8s.io/v1/volumeattachments")
-        for one in attachments:
+        for one in await _attachments(side):
             if one["spec"]["source"].get("persistentVolumeName") == name:
                 raise ApiFailure(
                     0,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from transom.kit.lazy import lazy_import
 from transom.machines.windows.programs import NOT_IN_NANO_SERVER
 from transom.userland.api import ProgramContext
 from transom.userland.cmd import main as cmd_main
 from transom.userland.cmd.forfiles import forfiles
 from transom.userland.posix.commands import http, table
 from transom.userland.posix.sh.main import run_shell
-from transom.userland.powershell import main as powershell_main
 from transom.userland.process import Command, Process
 from transom.userland.windows import (
     accounts,
@@ -36,6 +38,11 @@ from transom.userland.windows import (
     wmic,
 )
 
+if TYPE_CHECKING:
+    from transom.userland.powershell import main as powershell_main
+else:
+    powershell_main = lazy_import("transom.userland.powershell.main")
+
 
 async def _curl(process: Process) -> int:
     if process.argv[1:2] in (["--version"], ["-V"]):
@@ -46,12 +53,16 @@ async def _curl(process: Process) -> int:
     return int(await http.curl(process))
 
 
+async def _powershell(process: Process) -> int:
+    return await powershell_main.run_powershell(process)
+
+
 COMMANDS: dict[str, Command] = {
     "cmd": cmd_main.run_cmd,
     "curl": _curl,
     "forfiles": forfiles,
-    "powershell": powershell_main.run_powershell,
-    "pwsh": powershell_main.run_powershell,
+    "powershell": _powershell,
+    "pwsh": _powershell,
     "tar": bsdtar.tar,
     **accounts.COMMANDS,
     **acls.COMMANDS,

@@ -57,6 +57,11 @@ def _version_table(evaluator: AutomaticState) -> Hashtable:
     return Hashtable(shown | ({"Note": note} if note else {}))
 
 
+def _is_core(evaluator: AutomaticState) -> bool:
+    """PowerShell 7 has variables that Windows PowerShell does not have."""
+    return not evaluator.process.windows or evaluator.process.name.startswith("pwsh")
+
+
 AUTOMATIC: dict[str, Callable[[AutomaticState], Any]] = {
     "true": lambda evaluator: True,
     "false": lambda evaluator: False,
@@ -83,8 +88,8 @@ AUTOMATIC: dict[str, Callable[[AutomaticState], Any]] = {
         },
     ),
     "psversiontable": _version_table,
-    "iswindows": lambda evaluator: evaluator.process.windows,
-    "islinux": lambda evaluator: not evaluator.process.windows,
+    "iswindows": lambda evaluator: evaluator.process.windows if _is_core(evaluator) else None,
+    "islinux": lambda evaluator: not evaluator.process.windows if _is_core(evaluator) else None,
     "erroractionpreference": lambda evaluator: "Continue",
     "warningpreference": lambda evaluator: "Continue",
     "verbosepreference": lambda evaluator: "SilentlyContinue",

@@ -5,12 +5,14 @@ other scripts.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from transom.userland.limits import MAX_INPUT, check_size
 from transom.userland.posix.scripts import find_in_path
+from transom.userland.powershell.exceptions import error_record
 from transom.userland.powershell.execution_policy import check_script
-from transom.userland.powershell.parameters import SWITCHES
+from transom.userland.powershell.function_calls import call_function
 from transom.userland.powershell.parser import parse_powershell
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.tree import (
@@ -28,13 +30,17 @@ from transom.userland.powershell.unsupported_cmdlets import is_unsupported_cmdle
 from transom.userland.powershell.values import (
     Hashtable,
     PowerShellError,
+    PsObject,
     ScriptBlock,
     to_items,
     to_text,
 )
 from transom.userland.process import Exit
-from transom.userland.streams import BytesSource, CollectingSink
+from transom.userland.streams import ByteSink, BytesSource, CallSink, CollectingSink
 
+# Windows PowerShell's functions `cd..`, `cd\` and `D:`.
+_LOCATION = re.compile(r"cd(\.\.|\\)|[a-z]:", re.IGNORECASE)
+_OTHER_STREAMS = ("3", "4", "5", "6")
 _ONLY_POWERSHELL_7 = frozenset(("Remove-Service",))
 
 
@@ -62,21 +68,28 @@ async def _run_here(
     target = await evaluator.value(node.name)
     if redirects:
         out: list[Any] = []
-        saved = evaluator.emit
+        saved, streams = evaluator.emit, evaluator.streams
         quiet = [r for r in redirects if r.stream in ("2", "*")]
         errors = evaluator.process.stderr
-        to_file = any(r.stream in ("1", "*") for r in redirects)
+        to_file = False
+        for redirect in redirects:
+            if redirect.stream in ("1", "*") and not await _is_merged(evaluator, redirect):
+                to_file = True
         if to_file:
             evaluator.emit = out.append
         merging = evaluator.merging
-        if quiet and await _is_merged(evaluator, quiet[0]):
+        everything = any(r.stream == "*" for r in redirects)
+        if quiet and (everything or await _is_merged(evaluator, quiet[0])):
             evaluator.merging = True
         elif quiet:
             evaluator.merging = False
             evaluator.process.stderr = await _error_sink(evaluator, quiet[0])
+        evaluator.streams = {**streams, **await _other_streams(evaluator, redirects)}
+        plain = CommandNode(node.name, arguments, (), operator, node.extent, node.name_extent)
         try:
-            await run_command(evaluator, CommandNode(node.name, arguments, (), operator), given)
+            await run_command(evaluator, plain, given)
         finally:
+            evaluator.streams = streams
             evaluator.emit = saved
             evaluator.merging = merging
             evaluator.process.stderr = errors
@@ -85,13 +98,16 @@ async def _run_here(
         return
     evaluator.success = True
     if isinstance(target, ScriptBlock):
-        await _call_function(evaluator, "", target, arguments, given, own_scope=operator == "&")
+        await call_function(evaluator, "", target, arguments, given, own_scope=operator == "&")
         return
     name = evaluator.aliases.get(to_text(target).lower(), to_text(target))
     function = evaluator.functions.get(name.lower())
     if function is not None:
-        await _call_function(evaluator, name, function, arguments, given)
+        await call_function(evaluator, name, function, arguments, given)
         return
+    place = _LOCATION.fullmatch(name)
+    if place is not None and not arguments:
+        name, arguments = "Set-Location", (ValueLiteral(place[1] or name),)
     cmdlet = evaluator.cmdlets.find(name)
     if cmdlet is not None and (evaluator.core or cmdlet.name not in _ONLY_POWERSHELL_7):
         await cmdlet.call(evaluator, name, arguments, given)
@@ -123,6 +139,21 @@ def _spread(
     return tuple(out)
 
 
+async def _other_streams(
+    evaluator: PowerShellSession, redirects: Sequence[StreamRedirect]
+) -> dict[str, ByteSink | None]:
+    """Where the streams 3 to 6 go: None is the output."""
+    out: dict[str, ByteSink | None] = {}
+    for redirect in redirects:
+        for number in _OTHER_STREAMS if redirect.stream == "*" else (redirect.stream,):
+            if number not in _OTHER_STREAMS:
+                continue
+            # All streams that go to one file arrive there in the order in which they were written.
+            merged = redirect.stream == "*" or await _is_merged(evaluator, redirect)
+            out[number] = None if merged else await _error_sink(evaluator, redirect)
+    return out
+
+
 async def _is_merged(evaluator: PowerShellSession, redirect: StreamRedirect) -> bool:
     """2>&1: errors go where the output goes."""
     return to_text(await evaluator.value(redirect.target)).startswith("&")
@@ -133,59 +164,6 @@ async def _error_sink(evaluator: PowerShellSession, redirect: StreamRedirect) ->
     if path is None:
         return CollectingSink()
     return evaluator.process.files.sink(to_text(path), redirect.operator == ">>")
-
-
-async def _call_function(
-    evaluator: PowerShellSession,
-    name: str,
-    function: ScriptBlock,
-    arguments: Sequence[BoundArgument],
-    given: list[Any] | None,
-    *,
-    own_scope: bool = True,
-) -> None:
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    known = {parameter.name.lower(): parameter for parameter in function.parameters}
-
-    def meant(written: str) -> str:
-        """The parameter with this name, or with this beginning."""
-        lower = written.lower()
-        return (
-            lower
-            if lower in known
-            else next((one for one in known if one.startswith(lower)), written)
-        )
-
-    waiting = ""
-    for argument in arguments:
-        if isinstance(argument, ParameterArgument):
-            if waiting:
-                named[waiting] = True
-            waiting = meant(argument.name)
-            if waiting in known and known[waiting].type in SWITCHES:
-                named[waiting], waiting = True, ""
-        elif isinstance(argument, NamedArgument):
-            named[meant(argument.name)] = await evaluator.value(argument.value)
-        else:
-            value = await evaluator.value(argument)
-            if waiting:
-                named[waiting], waiting = value, ""
-            else:
-                positional.append(value)
-    if waiting:
-        named[waiting] = True
-    if given is not None:
-        evaluator.put("input", given)
-    await evaluator.call_block(
-        function,
-        positional,
-        given[-1] if given else None,
-        named,
-        own_scope=own_scope,
-        items=given,
-        name=name,
-    )
 
 
 async def _native(
@@ -218,9 +196,8 @@ async def _native(
     except OSError:
         raise PowerShellError(
             f"The term '{name}' is not recognized as the name of a cmdlet, function, script "
-            "file, or operable \r\nprogram. "
-            "Check the spelling of the name, or if a path was included, verify that the path "
-            "is correct and try again.",
+            "file, or operable program. Check the spelling of the name, or if a path was included, "
+            "verify that the path is correct and try again.",
             f"ObjectNotFound: ({name}:String) [], CommandNotFoundException",
             "CommandNotFoundException",
             where=name,
@@ -232,21 +209,65 @@ async def _native(
         child.stdin = BytesSource(
             "".join(to_text(item) + "\r\n" for item in given).encode("utf-8", "surrogateescape")
         )
-    collected = CollectingSink()
+    output = _NativeOutput()
     captured = evaluator.emit != evaluator.show
     if captured:
-        child.stdout = collected
-    if evaluator.merging:
+        child.stdout = CallSink(output.write)
+    if evaluator.merging and captured:
+        child.stderr = CallSink(output.write_error)
+    elif evaluator.merging:
         child.stderr = child.stdout
     try:
         evaluator.last_exit = await child.run(body)
     finally:
         child.ended()
     evaluator.success = evaluator.last_exit == 0
-    if captured:
-        shown = collected.data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-        for line in shown.removesuffix("\n").split("\n") if shown else []:
+    first = True
+    for is_error, line in output.lines():
+        if is_error:
+            evaluator.emit(_native_error(evaluator, name, line, first))
+            first = False
+        else:
             evaluator.emit(line)
+
+
+class _NativeOutput:
+    """What a program writes, in lines, with those of its standard error where they were written."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[bool, bytearray]] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        self._add(False, data)
+
+    def write_error(self, data: bytes) -> None:
+        self._add(True, data)
+
+    def _add(self, is_error: bool, data: bytes) -> None:
+        self._size += len(data)
+        check_size(self._size, MAX_INPUT)
+        if not self._parts or self._parts[-1][0] != is_error:
+            self._parts.append((is_error, bytearray()))
+        self._parts[-1][1].extend(data)
+
+    def lines(self) -> Iterator[tuple[bool, str]]:
+        for is_error, data in self._parts:
+            shown = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+            for line in shown.removesuffix("\n").split("\n") if shown else []:
+                yield is_error, line
+
+
+def _native_error(evaluator: PowerShellSession, name: str, line: str, first: bool) -> PsObject:
+    """A line of a program's standard error after 2>&1."""
+    error = PowerShellError(
+        line,
+        f"NotSpecified: ({line}:String) [], RemoteException",
+        "NativeCommandError" if first else "NativeCommandErrorMessage",
+        where=name if first else "",
+    )
+    error.extent = evaluator.extent
+    return error_record(error)
 
 
 async def _script_file(
@@ -259,9 +280,8 @@ async def _script_file(
     except OSError:
         raise PowerShellError(
             f"The term '{path}' is not recognized as the name of a cmdlet, function, script "
-            "file, or operable \r\nprogram. "
-            "Check the spelling of the name, or if a path was included, verify that the path "
-            "is correct and try again.",
+            "file, or operable program. Check the spelling of the name, or if a path was included, "
+            "verify that the path is correct and try again.",
             f"ObjectNotFound: ({path}:String) [], CommandNotFoundException",
             "CommandNotFoundException",
             where=path,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from transom.userland.powershell.control import Return
+from transom.userland.powershell.control import Return, call_depth_error
 from transom.userland.powershell.defined_types import DefinedType, MethodScope
 from transom.userland.powershell.members import cast_value
 from transom.userland.powershell.parameters import parameter_value
@@ -83,8 +84,13 @@ def set_member(evaluator: PowerShellSession, kind: str, name: str, value: Any) -
 
 
 async def _call(
-    evaluator: PowerShellSession, found: list[ClassMember], arguments: list[Any], this: Any
+    evaluator: PowerShellSession,
+    found: list[ClassMember],
+    arguments: list[Any],
+    this: Any,
+    construct: Callable[[ClassMember], Awaitable[None]] | None = None,
 ) -> Any:
+    """`construct` calls the constructor of the base class, with the parameters in scope."""
     fitting = [
         one
         for one in found
@@ -101,12 +107,20 @@ async def _call(
     scope = MethodScope({"this": this})
     for parameter, value in zip(script.parameters, arguments, strict=True):
         scope[parameter.name.lower()] = parameter_value(parameter, value, member.name)
+    if construct is not None:
+        evaluator.scopes.append(scope)
+        try:
+            await construct(member)
+        finally:
+            evaluator.scopes.pop()
     saved, evaluator.emit = evaluator.emit, _discard
     evaluator.scopes.append(scope)
     try:
         await evaluator.block(script.body)
     except Return:
         pass  # `scope` has the value
+    except RecursionError:
+        raise call_depth_error() from None
     finally:
         evaluator.scopes.pop()
         evaluator.emit = saved
@@ -123,12 +137,29 @@ async def _new(evaluator: PowerShellSession, made: DefinedType, arguments: list[
     this = PsObject(made.name, {})
     for member in made.properties():
         this.properties[member.name] = await _initial(evaluator, member)
-    constructors = made.methods(made.name, static=False)
-    if constructors:
-        await _call(evaluator, constructors, arguments, this)
-    elif len(arguments) == 1 and isinstance(arguments[0], Hashtable):
-        this.properties.update({to_text(key): value for key, value in arguments[0].items()})
+    this.hidden = frozenset(one.name for one in made.properties() if one.hidden)
+    await _construct(evaluator, made, arguments, this)
     return this
+
+
+async def _construct(
+    evaluator: PowerShellSession, made: DefinedType, arguments: list[Any], this: PsObject
+) -> None:
+    """Runs a constructor, after that of the base class."""
+
+    async def construct_base(member: ClassMember) -> None:
+        if made.base is not None:
+            given = [await evaluator.value(one) for one in member.base_arguments or ()]
+            await _construct(evaluator, made.base, given, this)
+
+    constructors = made.own_methods(made.name, static=False)
+    if constructors:
+        await _call(evaluator, constructors, arguments, this, construct_base)
+        return
+    if made.base is not None:
+        await _construct(evaluator, made.base, [], this)
+    if len(arguments) == 1 and isinstance(arguments[0], Hashtable):
+        this.properties.update({to_text(key): value for key, value in arguments[0].items()})
 
 
 def defined_static(
@@ -164,15 +195,16 @@ async def _call_script_method(
 
 
 def defined_method(
-    evaluator: PowerShellSession, target: Any, name: str, arguments: list[Any]
+    evaluator: PowerShellSession, target: Any, name: str, arguments: list[Any], seen_as: str = ""
 ) -> Any:
     """A call of a method of an instance; None if neither its class nor Add-Member has defined one
-    of this name.
+    of this name. `seen_as` is the class that the instance was cast to: its method is called.
     """
     if isinstance(target, PsObject) and target.script_methods:
         block = target.script_methods.get(name.lower())
         if block is not None:
             return _call_script_method(evaluator, block, target, arguments)
-    made = evaluator.types.get(target.kind.lower()) if isinstance(target, PsObject) else None
+    kind = seen_as or (target.kind if isinstance(target, PsObject) else "")
+    made = evaluator.types.get(kind.lower()) if isinstance(target, PsObject) else None
     found = made.methods(name, static=False) if made is not None else []
     return _call(evaluator, found, arguments, target) if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ from transom.userland.powershell.values import (
 )
 from transom.userland.powershell.wildcard_paths import expand_path
 from transom.userland.process import Process
+
+log = logging.getLogger("transom.runtime")
 
 # Cmdlets with these verbs act once for each object of the pipeline: not at all if it is empty.
 _PER_OBJECT = frozenset(
@@ -70,12 +73,17 @@ class Cmdlet(NamedTuple):
         given: list[Any] | None,
     ) -> None:
         call = CmdletCall(session, self, name, given)
-        await call.bind(arguments)
-        call.check_supported()
-        if given == [] and self.name.partition("-")[0] in _PER_OBJECT:
-            return
-        if await call.confirm():
-            await call.run()
+        try:
+            await call.bind(arguments)
+            call.check_supported()
+            if given == [] and self.name.partition("-")[0] in _PER_OBJECT:
+                return
+            if await call.confirm():
+                await call.run()
+        except PowerShellError as error:
+            if error.where == self.name:
+                error.where = call.name
+            raise
 
 
 def cmdlet_row(
@@ -103,7 +111,6 @@ _SILENT = ("silentlycontinue", "ignore", "0", "4")
 
 _COMMON_SWITCHES = frozenset(("Verbose", "Debug"))
 _SHOULD_PROCESS = frozenset(("Confirm", "WhatIf"))
-_PROMPT = '[Y] Yes  [A] Yes to All  [N] No  [L] No to All  [S] Suspend  [?] Help (default is "Y"): '
 # Cmdlets that print their objects by display name, and the ones that find the objects by name.
 _FOUND_BY = {"Service": "Get-Service", "Process": "Get-Process"}
 _COMMON_ALIASES = {
@@ -128,7 +135,8 @@ class CmdletCall:
     ) -> None:
         self.evaluator = evaluator
         self.cmdlet = cmdlet
-        self.name = name
+        # As the script wrote it, an alias for example: error messages begin with it.
+        self.name = name or cmdlet.name
         self.input = given
         self.values: dict[str, Any] = {}
         self.rest: list[Any] = []
@@ -165,7 +173,7 @@ class CmdletCall:
         """
         own = f"{identity},Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
         full = identity if "," in identity else own
-        error = PowerShellError(message, category, full, where=self.cmdlet.name)
+        error = PowerShellError(message, category, full, where=self.name)
         error.extent = self.evaluator.extent
         self._add_to_variable("ErrorVariable", error_record(error))
         action = self.text("ErrorAction").lower()
@@ -191,8 +199,7 @@ class CmdletCall:
                 where=self.cmdlet.name,
             )
         if action not in _SILENT:
-            self.evaluator.flush()
-            self.process.write(f"WARNING: {message}\r\n")
+            self.evaluator.write_stream("3", "WARNING: ", "Warning", message)
 
     def _add_to_variable(self, parameter: str, record: Any) -> None:
         """-ErrorVariable and -WarningVariable: `name`, or `+name` to add to it."""
@@ -229,8 +236,7 @@ class CmdletCall:
         for argument in arguments:
             if isinstance(argument, ParameterArgument):
                 if waiting is not None:
-                    self.values[waiting] = True
-                waiting = None
+                    raise self._missing_argument(waiting)
                 name = self._parameter(argument.name)
                 if name is None:
                     raise self._unknown_parameter(argument.name)
@@ -252,7 +258,7 @@ class CmdletCall:
             else:
                 loose.append(value)
         if waiting is not None:
-            self.values[waiting] = True
+            raise self._missing_argument(waiting)
         for parameter in self.cmdlet.positional:
             bare = parameter.rstrip("*")
             if bare in self.values or not loose:
@@ -274,6 +280,15 @@ class CmdletCall:
 
     def _command_class(self) -> str:
         return f"Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
+
+    def _missing_argument(self, name: str) -> PowerShellError:
+        return PowerShellError(
+            f"Missing an argument for parameter '{name}'. Specify a parameter of type "
+            "'System.String' and try again.",
+            f"InvalidArgument: (:) [{self.cmdlet.name}], ParameterBindingException",
+            f"MissingArgument,{self._command_class()}",
+            where=self.cmdlet.name,
+        )
 
     def _unknown_parameter(self, name: str) -> PowerShellError:
         return PowerShellError(
@@ -316,7 +331,7 @@ class CmdletCall:
                 self.process.write(f"What if: {text}\r\n")
                 continue
             if answer != "a":
-                answer = await self._ask(text)
+                answer = await self.evaluator.ask(text)
             if answer == "l":
                 break
             if answer != "n":
@@ -355,31 +370,14 @@ class CmdletCall:
         if parameter == "InputObject":
             return to_items(value)
         saved, self.evaluator.emit = self.evaluator.emit, found.append
+        own = row._replace(name=self.cmdlet.name)  # its errors are those of this cmdlet
         try:
-            await row.call(self.evaluator, finder, arguments, None)
+            call = CmdletCall(self.evaluator, own, self.name, None)
+            await call.bind(arguments)
+            await call.run()
         finally:
             self.evaluator.emit = saved
         return found
-
-    async def _ask(self, text: str) -> str:
-        """The answer to a confirmation prompt: y, a, n or l; the end of the input means no."""
-        self.process.write(
-            f"\r\nConfirm\r\nAre you sure you want to perform this action?\r\n{text}\r\n"
-        )
-        while True:
-            self.process.write(_PROMPT)
-            line = await self.process.stdin.readline()
-            if not line:
-                return "l"
-            answer = line.decode("utf-8", "replace").strip().lower() or "y"
-            for letter, word in (
-                ("y", "yes"),
-                ("a", "yes to all"),
-                ("n", "no"),
-                ("l", "no to all"),
-            ):
-                if answer in (letter, word):
-                    return letter
 
     async def run(self) -> None:
         try:
@@ -401,6 +399,22 @@ class CmdletCall:
                 f"WriteError: (:) [{self.cmdlet.name}], IOException",
                 "IOException",
             )
+        except (
+            AttributeError,
+            IndexError,
+            KeyError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as problem:
+            # Values that the cmdlet does not expect: it fails, the script goes on.
+            log.exception("%s failed: %s", self.cmdlet.name, self.evaluator.script[:200])
+            raise PowerShellError(
+                "The parameter is incorrect.",
+                f"InvalidArgument: (:) [{self.cmdlet.name}], ArgumentException",
+                f"System.ArgumentException,{self._command_class()}",
+                where=self.cmdlet.name,
+            ) from problem
 
     async def each(self, block: ScriptBlock, item: Any) -> None:
         """Runs a block for an item; its output is output of the cmdlet."""

@@ -20,6 +20,15 @@ RULE: Final = "System.Security.AccessControl.FileSystemAccessRule"
 ACCOUNT: Final = "System.Security.Principal.NTAccount"
 
 
+def account_object(name: Any) -> PsObject:
+    return PsObject(ACCOUNT, {"Value": to_text(name)}, to_text(name))
+
+
+def identifier_object(sid: Any) -> PsObject:
+    kind = "System.Security.Principal.SecurityIdentifier"
+    return PsObject(kind, {"Value": to_text(sid)}, to_text(sid))
+
+
 class AclObject(PsObject):
     """A list that a script holds; Set-Acl applies it to a file."""
 

@@ -125,6 +125,10 @@ def _list_logs(call: CmdletCall) -> None:
                         "MaximumSizeInBytes": 20480 << 10,
                         "RecordCount": len(_entries(call, name)),
                         "LogName": name,
+                        "IsEnabled": True,
+                        "LogType": "Administrative",
+                        "LogIsolation": "System" if name == "System" else "Application",
+                        "LogFilePath": rf"%SystemRoot%\System32\Winevt\Logs\{name}.evtx",
                     },
                     name,
                 )

@@ -29,6 +29,7 @@ from transom.userland.powershell.cmdlets_session import drive_items
 from transom.userland.powershell.file_times import file_times
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
+    PowerShellError,
     PsObject,
     ScriptBlock,
     to_items,
@@ -45,8 +46,35 @@ ATTRIBUTE_NAMES = {"R": "ReadOnly", "H": "Hidden", "S": "System", "A": "Archive"
 def path_arguments(call: CmdletCall, name: str = "Path") -> list[str]:
     given = call.get(name, call.get("LiteralPath"))
     if given is None and call.input is not None:
-        return [call.evaluator.resolved(_path_of(value)) for value in call.input]
-    return [call.evaluator.resolved(_path_of(value)) for value in to_items(given)]
+        given = call.input
+    paths = [call.evaluator.resolved(_path_of(value)) for value in to_items(given)]
+    for path in paths:
+        _check_drive(call, path)
+    return paths
+
+
+_ANY_DRIVE = ("Test-Path", "Split-Path")
+_PROVIDER_DRIVES = (
+    *("alias", "cert", "env", "function", "hkcu", "hklm", "registry", "variable", "wsman"),
+)
+
+
+def _check_drive(call: CmdletCall, path: str) -> None:
+    """Raises PowerShellError if the drive of a path does not exist."""
+    drive, colon, rest = path.partition(":")
+    if not colon or rest.startswith(":") or "\\" in drive or "/" in drive or not drive:
+        return
+    if not call.process.windows or call.cmdlet.name in _ANY_DRIVE:
+        return
+    letters = [one.rstrip(":\\").lower() for one in call.process.files.drives()]
+    if drive.lower() in (*letters, *_PROVIDER_DRIVES, *call.evaluator.drives):
+        return
+    raise PowerShellError(
+        f"Cannot find drive. A drive with the name '{drive}' does not exist.",
+        f"ObjectNotFound: ({drive}:String) [{call.cmdlet.name}], DriveNotFoundException",
+        f"DriveNotFound,Microsoft.PowerShell.Commands.{call.cmdlet.name.replace('-', '')}Command",
+        where=call.cmdlet.name,
+    )
 
 
 def _path_of(value: Any) -> str:
@@ -56,6 +84,13 @@ def _path_of(value: Any) -> str:
     if place.startswith(CERTIFICATE_PROVIDER):
         return "Cert:\\" + place.removeprefix(CERTIFICATE_PROVIDER)
     return to_text(value.get("FullName") or value)
+
+
+def _unblock(call: CmdletCall) -> None:
+    """No file has a zone that it was downloaded from, so there is nothing to remove."""
+    for path in path_arguments(call):
+        if not call.process.files.exists(path):
+            fail_missing_path(call, path)
 
 
 def fail_missing_path(call: CmdletCall, path: str) -> None:
@@ -197,6 +232,7 @@ def directory_entry(call: CmdletCall, path: str, state: Stat) -> PsObject:
     full = files.absolute(path)
     directory = state.kind == "directory" or (state.kind == "symlink" and files.is_directory(full))
     letters = files.attributes(full, follow=False)
+    letters = letters.replace("A", "") if directory else letters
     link = state.kind == "symlink"
     mode = (
         ("d" if directory else "-")
@@ -617,6 +653,7 @@ def _file_hash(call: CmdletCall) -> None:
 
 
 CMDLETS = (
+    cmdlet_row("Unblock-File", _unblock, "Path*", "", "LiteralPath"),
     cmdlet_row(
         "Get-Content",
         _get_content,

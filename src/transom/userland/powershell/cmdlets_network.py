@@ -27,6 +27,7 @@ from transom.userland.powershell.values import (
     to_text,
 )
 
+_FOREVER: Final = "Infinite ([TimeSpan]::MaxValue)"
 _FAMILIES: Final = {4: "IPv4", 6: "IPv6"}
 
 
@@ -48,6 +49,35 @@ def _matches(call: CmdletCall, name: str, index: int) -> bool:
     return (not names or any(matches_wildcard(name, one) for one in names)) and (
         not indexes or index in indexes
     )
+
+
+# Parameters that select objects by the property of the same name.
+_SELECTING: Final = (
+    "AddressState",
+    "ConnectionState",
+    "Dhcp",
+    "Forwarding",
+    "InterfaceMetric",
+    "LinkLayerAddress",
+    "NlMtuBytes",
+    "PrefixLength",
+    "PrefixOrigin",
+    "RouteMetric",
+    "State",
+    "SuffixOrigin",
+    "Type",
+)
+
+
+def _emit_selected(call: CmdletCall, found: PsObject) -> bool:
+    """Emits an object if its properties have the values that the call asks for."""
+    for name in _SELECTING:
+        if call.has(name):
+            own = to_text(found.get(name.removesuffix("Bytes"))).lower()
+            if own not in [to_text(one).lower() for one in to_items(call.get(name))]:
+                return False
+    call.emit(found)
+    return True
 
 
 def _not_found(call: CmdletCall, kind: str, key: str, value: str) -> None:
@@ -126,23 +156,29 @@ def _get_address(call: CmdletCall) -> None:
             and matches_wildcard(address, wanted)
             and _matches(call, name, index)
         ):
-            found = True
-            call.emit(
-                PsObject(
-                    "MSFT_NetIPAddress",
-                    {
-                        "IPAddress": address,
-                        "InterfaceIndex": index,
-                        "InterfaceAlias": name,
-                        "AddressFamily": version,
-                        "Type": "Unicast",
-                        "PrefixLength": length,
-                        "PrefixOrigin": "WellKnown" if index == 1 else "Manual",
-                        "SuffixOrigin": "WellKnown" if index == 1 else "Manual",
-                        "AddressState": "Preferred",
-                    },
-                )
+            link_local = address.startswith("fe80")
+            origin = "WellKnown" if index == LOOPBACK_INDEX or link_local else "Manual"
+            shown = PsObject(
+                "MSFT_NetIPAddress",
+                {
+                    "IPAddress": address,
+                    "InterfaceIndex": index,
+                    "InterfaceAlias": name,
+                    "AddressFamily": version,
+                    "Type": "Unicast",
+                    "PrefixLength": length,
+                    "PrefixOrigin": origin,
+                    "SuffixOrigin": "Link" if link_local else origin,
+                    "AddressState": "Preferred",
+                    "ValidLifetime": _FOREVER,
+                    "PreferredLifetime": _FOREVER,
+                    "SkipAsSource": False,
+                    "PolicyStore": "ActiveStore",
+                    "ifIndex": index,
+                    "ifAlias": name,
+                },
             )
+            found = _emit_selected(call, shown) or found
     _report_missing(call, "MSFT_NetIPAddress", found)
 
 
@@ -164,6 +200,7 @@ def _route_object(route: RouteRow) -> PsObject:
             "InterfaceAlias": route.interface,
             "InterfaceMetric": route.interface_metric,
             "AddressFamily": _FAMILIES[route.destination.version],
+            "ifAlias": route.interface,
         },
     )
 
@@ -187,10 +224,36 @@ def _wanted_routes(call: CmdletCall) -> list[RouteRow]:
 
 
 def _get_route(call: CmdletCall) -> None:
-    found = _wanted_routes(call)
-    for route in found:
-        call.emit(_route_object(route))
+    found = [route for route in _wanted_routes(call) if _emit_selected(call, _route_object(route))]
     _report_missing(call, "MSFT_NetRoute", bool(found))
+
+
+def _find_route(call: CmdletCall) -> None:
+    """The address that packets to a destination come from, and their route."""
+    try:
+        remote = ipaddress.ip_address(call.text("RemoteIPAddress"))
+    except ValueError as error:
+        raise _cim(call, "The parameter is incorrect.", "Windows System Error 87") from error
+    fitting = [
+        route
+        for route in _view(call).routes()
+        if route.destination.version == remote.version and remote in route.destination
+    ]
+    if not fitting:
+        raise _cim(
+            call,
+            "The network location cannot be reached. For information about network "
+            "troubleshooting, see Windows Help.",
+            "Windows System Error 1231",
+        )
+    best = min(
+        fitting, key=lambda r: (-r.destination.prefixlen, r.metric + (r.interface_metric or 0))
+    )
+    call.values["InterfaceIndex"] = best.index
+    call.values["AddressFamily"] = _FAMILIES[remote.version]
+    call.values["PrefixOrigin"] = ["Manual", "Dhcp"]
+    _get_address(call)
+    call.emit(_route_object(best))
 
 
 def _new_route(call: CmdletCall) -> None:
@@ -252,7 +315,9 @@ def _get_ip_interface(call: CmdletCall) -> None:
     ]:
         for version in ("IPv6", "IPv4"):
             if family in ("", version.lower()) and _matches(call, name, index):
-                call.emit(
+                routes = forwarding and index != LOOPBACK_INDEX
+                _emit_selected(
+                    call,
                     PsObject(
                         "MSFT_NetIPInterface",
                         {
@@ -265,11 +330,10 @@ def _get_ip_interface(call: CmdletCall) -> None:
                             "PolicyStore": "ActiveStore",
                             "InterfaceIndex": index,
                             "NlMtu": mtu,
-                            "Forwarding": "Enabled"
-                            if forwarding and index != LOOPBACK_INDEX
-                            else "Disabled",
+                            "Forwarding": "Enabled" if routes else "Disabled",
+                            "ifAlias": name,
                         },
-                    )
+                    ),
                 )
 
 
@@ -282,21 +346,21 @@ def _get_neighbour(call: CmdletCall) -> None:
             and family in ("", version.lower())
             and _matches(call, n.interface, n.index)
         ):
-            found = True
-            call.emit(
-                PsObject(
-                    "MSFT_NetNeighbor",
-                    {
-                        "ifIndex": n.index,
-                        "IPAddress": n.address,
-                        "LinkLayerAddress": n.mac.upper(),
-                        "State": n.state,
-                        "PolicyStore": "ActiveStore",
-                        "InterfaceIndex": n.index,
-                        "InterfaceAlias": n.interface,
-                    },
-                )
+            shown = PsObject(
+                "MSFT_NetNeighbor",
+                {
+                    "ifIndex": n.index,
+                    "IPAddress": n.address,
+                    "LinkLayerAddress": n.mac.upper(),
+                    "State": n.state,
+                    "PolicyStore": "ActiveStore",
+                    "InterfaceIndex": n.index,
+                    "InterfaceAlias": n.interface,
+                    "AddressFamily": version,
+                    "ifAlias": n.interface,
+                },
             )
+            found = _emit_selected(call, shown) or found
     _report_missing(call, "MSFT_NetNeighbor", found)
 
 
@@ -412,6 +476,7 @@ def _get_ip_configuration(call: CmdletCall) -> None:
                         "InterfaceAlias": interface.name,
                         "InterfaceIndex": interface.index,
                         "InterfaceDescription": interface.description,
+                        "NetProfile.Name": "Network",
                         "IPv4Address": [str(address.ip) for address in interface.ipv4],
                         "IPv6DefaultGateway": [
                             gateway for gateway in interface.gateways if ":" in gateway
@@ -497,10 +562,21 @@ CMDLETS = (
         "Physical IncludeHidden",
         "InterfaceAlias InterfaceIndex InterfaceDescription",
     ),
-    cmdlet_row("Get-NetIPAddress", _get_address, "IPAddress", "", f"{_COMMON} PrefixLength"),
     cmdlet_row(
-        "Get-NetRoute", _get_route, "DestinationPrefix", "", f"{_COMMON} NextHop PolicyStore"
+        "Get-NetIPAddress",
+        _get_address,
+        "IPAddress",
+        "",
+        f"{_COMMON} PrefixLength PrefixOrigin SuffixOrigin AddressState Type",
     ),
+    cmdlet_row(
+        "Get-NetRoute",
+        _get_route,
+        "DestinationPrefix",
+        "",
+        f"{_COMMON} NextHop PolicyStore RouteMetric InterfaceMetric",
+    ),
+    cmdlet_row("Find-NetRoute", _find_route, "RemoteIPAddress"),
     cmdlet_row(
         "New-NetRoute",
         _new_route,
@@ -516,9 +592,11 @@ CMDLETS = (
         _get_ip_interface,
         "InterfaceAlias",
         "",
-        "InterfaceIndex AddressFamily",
+        "InterfaceIndex AddressFamily ConnectionState Dhcp Forwarding InterfaceMetric NlMtuBytes",
     ),
-    cmdlet_row("Get-NetNeighbor", _get_neighbour, "IPAddress", "", _COMMON),
+    cmdlet_row(
+        "Get-NetNeighbor", _get_neighbour, "IPAddress", "", f"{_COMMON} State LinkLayerAddress"
+    ),
     cmdlet_row(
         "New-NetNeighbor",
         _change_neighbour,

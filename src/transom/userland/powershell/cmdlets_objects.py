@@ -13,6 +13,7 @@ from typing import Any, Final
 from transom.userland.limits import MAX_SORTED, bounded, check_size
 from transom.userland.powershell import members, statics
 from transom.userland.powershell.automatic import AUTOMATIC
+from transom.userland.powershell.classes import defined_method
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_files import expand_wildcards
 from transom.userland.powershell.formatting import property_text
@@ -53,7 +54,8 @@ async def _for_each(call: CmdletCall) -> None:
     if call.has("Parallel"):
         await _for_each_parallel(call)
         return
-    target = call.get("Process")
+    target = call.get("Process", call.get("MemberName"))
+    arguments = to_items(call.get("ArgumentList"))
     blocks = [block for block in to_items(target) if isinstance(block, ScriptBlock)]
     begin, end = call.get("Begin"), call.get("End")
     if len(blocks) > 1 and begin is None:  # the first of several is -Begin, a third is -End
@@ -69,8 +71,11 @@ async def _for_each(call: CmdletCall) -> None:
                 await call.each(block, item)
         else:
             value = members.get_property(call.evaluator, item, to_text(target))
-            if value is None and to_text(target):
-                value = members.call_method(call.evaluator, item, to_text(target), [])
+            if (value is None or arguments) and to_text(target):
+                value = defined_method(call.evaluator, item, to_text(target), arguments)
+                if value is None:
+                    value = members.call_method(call.evaluator, item, to_text(target), arguments)
+                value = await value if inspect.isawaitable(value) else value
             call.emit(value)
     if isinstance(end, ScriptBlock):
         await call.each(end, None)
@@ -399,23 +404,35 @@ async def _new_object(call: CmdletCall) -> None:
 _MEMBER_TYPES = ("", "noteproperty", "scriptproperty", "scriptmethod", "aliasproperty")
 
 
-def _add_member(call: CmdletCall) -> None:
+def _add_script(value: PsObject, kind: str, name: str, block: ScriptBlock) -> None:
+    if kind == "scriptmethod":
+        value.script_methods = {**(value.script_methods or {}), name.lower(): block}
+    else:
+        value.script_properties = {**(value.script_properties or {}), name: block}
+        value.properties[name] = None
+
+
+async def _add_member(call: CmdletCall) -> None:
     for value in call.objects():
         name = call.text("NotePropertyName", call.text("Name"))
         content = call.get("NotePropertyValue", call.get("Value"))
-        if call.text("MemberType").lower() not in _MEMBER_TYPES:  # `Add-Member NAME VALUE`
+        kind = call.text("MemberType").lower()
+        if kind not in _MEMBER_TYPES:  # `Add-Member NAME VALUE`
             name, content = (
                 (call.text("MemberType"), call.get("Name"))
                 if call.has("MemberType")
                 else (name, content)
             )
         if isinstance(value, PsObject):
-            if call.text("MemberType").lower() == "scriptmethod" and isinstance(
-                content, ScriptBlock
-            ):
-                value.script_methods = {**(value.script_methods or {}), name.lower(): content}
+            if kind in ("scriptmethod", "scriptproperty") and isinstance(content, ScriptBlock):
+                _add_script(value, kind, name, content)
+                await call.evaluator.refresh(value)
+            elif kind == "aliasproperty":
+                value.properties[name] = value.get(to_text(content))
             else:
                 value.properties[name] = content
+            for one, given in (call.get("NotePropertyMembers") or {}).items():
+                value.properties[to_text(one)] = given
         if call.has("PassThru"):
             call.emit(value)
 
@@ -502,30 +519,59 @@ def _get_variable(call: CmdletCall) -> None:
 
 
 def _compare_object(call: CmdletCall) -> None:
+    """Objects are equal if their values are, or the properties of -Property; text ignores case."""
     left, right = to_items(call.get("ReferenceObject")), to_items(call.get("DifferenceObject"))
+    given = call.input if call.input is not None and not call.has("DifferenceObject") else None
+    right = list(given) if given is not None else right
+    names = [to_text(one) for one in to_items(call.get("Property"))]
+    cased = call.has("CaseSensitive")
+
+    def key(value: Any) -> Any:
+        parts = [members.get_property(call.evaluator, value, one) for one in names] or [value]
+        return tuple(to_text(one) if cased else to_text(one).lower() for one in parts)
+
+    def emit(value: Any, side: str) -> None:
+        if call.has("PassThru"):
+            call.emit(value)
+            return
+        shown = {name: members.get_property(call.evaluator, value, name) for name in names}
+        made = (shown or {"InputObject": value}) | {"SideIndicator": side}
+        call.emit(PsObject("System.Management.Automation.PSCustomObject", made))
+
     check_size(max(len(left), len(right)), MAX_SORTED)
-    for value in right:
-        check_slice()
-        if value not in left:
-            call.emit(
-                PsObject(
-                    "System.Management.Automation.PSCustomObject",
-                    {"InputObject": value, "SideIndicator": "=>"},
-                )
-            )
+    waiting: dict[Any, list[Any]] = {}
     for value in left:
         check_slice()
-        if value not in right:
-            call.emit(
-                PsObject(
-                    "System.Management.Automation.PSCustomObject",
-                    {"InputObject": value, "SideIndicator": "<="},
-                )
-            )
+        waiting.setdefault(key(value), []).append(value)
+    equal: list[Any] = []
+    only_right: list[Any] = []
+    for value in right:
+        check_slice()
+        found = waiting.get(key(value))
+        if found:
+            equal.append(found.pop(0))
+        else:
+            only_right.append(value)
+    if call.has("IncludeEqual") or call.has("ExcludeDifferent"):
+        for value in equal:
+            emit(value, "==")
+    if call.has("ExcludeDifferent"):
+        return
+    for value in only_right:
+        emit(value, "=>")
+    for left_over in waiting.values():
+        for value in left_over:
+            emit(value, "<=")
 
 
 CMDLETS = (
-    cmdlet_row("ForEach-Object", _for_each, "Process*", "Parallel", "Begin End InputObject"),
+    cmdlet_row(
+        "ForEach-Object",
+        _for_each,
+        "Process*",
+        "Parallel",
+        "Begin End InputObject MemberName ArgumentList",
+    ),
     cmdlet_row(
         "Where-Object",
         _where,
@@ -568,7 +614,7 @@ CMDLETS = (
         _add_member,
         "MemberType Name Value",
         "PassThru Force",
-        "InputObject NotePropertyName NotePropertyValue",
+        "InputObject NotePropertyName NotePropertyValue NotePropertyMembers",
     ),
     cmdlet_row("Invoke-Expression", _invoke_expression, "Command"),
     cmdlet_row("Measure-Command", _measure_command, "Expression"),
@@ -576,5 +622,11 @@ CMDLETS = (
     cmdlet_row("Set-Variable", _set_variable, "Name Value", "Force", "Scope Option"),
     cmdlet_row("New-Variable", _set_variable, "Name Value", "Force", "Scope Option"),
     cmdlet_row("Get-Variable", _get_variable, "Name", "ValueOnly"),
-    cmdlet_row("Compare-Object", _compare_object, "ReferenceObject DifferenceObject"),
+    cmdlet_row(
+        "Compare-Object",
+        _compare_object,
+        "ReferenceObject DifferenceObject",
+        "IncludeEqual ExcludeDifferent PassThru CaseSensitive",
+        "Property",
+    ),
 )

@@ -29,11 +29,12 @@ def _write_host(call: CmdletCall) -> None:
         if call.input is not None and not call.has("Object")
         else to_items(call.get("Object"))
     )
+    shown = separator.join(to_text(value) for value in values)
+    if "6" in call.evaluator.streams:
+        call.evaluator.write_stream("6", "", "Information", shown)
+        return
     call.evaluator.flush()
-    call.process.write(
-        separator.join(to_text(value) for value in values)
-        + ("" if call.has("NoNewline") else "\r\n")
-    )
+    call.process.write(shown + ("" if call.has("NoNewline") else "\r\n"))
 
 
 def _write_output(call: CmdletCall) -> None:
@@ -46,17 +47,22 @@ def _write_output(call: CmdletCall) -> None:
 
 def _write_error(call: CmdletCall) -> None:
     message = call.text("Message", to_text(call.input[-1]) if call.input else "")
+    calls = call.evaluator.calls
     first = next((line for line in call.evaluator.script.splitlines() if line.strip()), "").strip()
+    identity = "Microsoft.PowerShell.Commands.WriteErrorException"
     given = call.get("Exception")
     if given is not None:
         message = message or to_text(given.get("Message") if isinstance(given, PsObject) else given)
     error = PowerShellError(
         message,
         f"{call.text('Category', 'NotSpecified')}: (:) [Write-Error], WriteErrorException",
-        call.text("ErrorId", "Microsoft.PowerShell.Commands.WriteErrorException"),
-        where=first[:110],
+        call.text("ErrorId", identity) + (f",{calls[-1]}" if calls else ""),
+        where=calls[-1] if calls else first[:110],
     )
-    error.has_position = False
+    if calls:  # the error is that of the function, where it was called
+        error.extent = call.evaluator.call_extents[-1]
+    else:
+        error.has_position = False
     call.evaluator.success = False
     if call.text("ErrorAction").lower() == "stop":
         raise error
@@ -76,8 +82,8 @@ def _write_if(prefix: str, switch: str) -> Any:
     def run(call: CmdletCall) -> None:
         preference = to_text(call.evaluator.get(f"{switch}Preference")).lower()
         if to_bool(call.get(switch)) or preference in ("continue", "inquire"):
-            call.evaluator.flush()
-            call.process.write(f"{prefix}: {call.text('Message')}\r\n")
+            number = "4" if switch == "Verbose" else "5"
+            call.evaluator.write_stream(number, f"{prefix}: ", switch, call.text("Message"))
 
     return run
 
@@ -85,8 +91,7 @@ def _write_if(prefix: str, switch: str) -> Any:
 def _write_to_information(call: CmdletCall) -> None:
     preference = to_text(call.evaluator.get("InformationPreference"))
     if call.text("InformationAction", preference).lower() == "continue":
-        call.evaluator.flush()
-        call.process.write(call.text("MessageData") + "\r\n")
+        call.evaluator.write_stream("6", "", "Information", call.text("MessageData"))
 
 
 def _write_information(call: CmdletCall) -> None:
@@ -226,8 +231,8 @@ def _tee(call: CmdletCall) -> None:
 def _column_names(value: Any, listed: bool) -> list[str]:
     """The properties that a table or a list shows by default."""
     if isinstance(value, PsObject):
-        columns = None if listed else formatting.default_columns(value)
-        names = list(columns if columns is not None else value.properties)
+        columns = formatting.list_names(value) if listed else formatting.default_columns(value)
+        names = list(columns if columns is not None else formatting.shown_properties(value))
         return names if listed else names[:_MAX_COLUMNS]
     return [to_text(key) for key in value] if isinstance(value, Hashtable) else []
 
@@ -288,6 +293,8 @@ def to_plain(value: Any, depth: int = 4) -> Any:
 
 def _to_json(call: CmdletCall) -> None:
     values = call.objects()
+    if call.input == []:
+        return
     value = values[0] if len(values) == 1 else values
     shaped = to_plain(value, int(to_number(call.get("Depth", 2))) + 2)
     if call.process.name.startswith("pwsh"):

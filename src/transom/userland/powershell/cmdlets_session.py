@@ -75,7 +75,7 @@ def _known(call: CmdletCall) -> Iterator[PsObject]:
     for alias, target in sorted(session_aliases(call).items()):
         yield alias_object(alias, target)
     for name in sorted(call.evaluator.functions):
-        yield _command("Function", name, "", "")
+        yield _command("Function", call.evaluator.function_names.get(name, name), "", "")
     for row in call.evaluator.cmdlets.all():
         yield _command("Cmdlet", row.name, "3.1.0.0", "Microsoft.PowerShell")
 
@@ -207,7 +207,11 @@ def drive_items(call: CmdletCall, path: str) -> list[PsObject] | None:
             for name, value in sorted(values.items())
         ]
     elif drive.lower() == "function":
-        rows = [_command("Function", name, "", "") for name in sorted(evaluator.functions)]
+        shown = evaluator.function_names
+        rows = [
+            _command("Function", shown.get(name, name), "", "")
+            for name in sorted(evaluator.functions)
+        ]
     else:
         rows = [alias_object(*pair) for pair in sorted(session_aliases(call).items())]
     return [row for row in rows if matches_wildcard(row.text, wanted)]

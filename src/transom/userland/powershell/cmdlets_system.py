@@ -72,19 +72,24 @@ def _with_parts(moment: DateTime, parts: dict[str, int]) -> DateTime:
             "System.ArgumentOutOfRangeException,Microsoft.PowerShell.Commands.GetDateCommand",
             where="Get-Date",
         ) from problem
-    return DateTime(changed.timestamp() + fraction, moment.offset)
+    return DateTime(changed.timestamp() + fraction, moment.offset, moment.kind)
 
 
 def _get_date(call: CmdletCall) -> None:
+    given = [call.get("Date")] if call.input is None or call.has("Date") else call.input
+    for one in given:
+        _show_date(call, one)
+
+
+def _show_date(call: CmdletCall, given: Any) -> None:
     moment = members.local_date(call.evaluator, call.process.context.clock.time())
-    given = call.get("Date")
     if given is not None:
         moment = given if isinstance(given, DateTime) else members.parse_date_time(to_text(given))
     parts = {part: int(to_number(call.get(part))) for part in _DATE_PARTS if call.has(part)}
     if parts:
         moment = _with_parts(moment, parts)
     if call.has("AsUTC"):
-        moment = DateTime(moment.moment - moment.offset)
+        moment = DateTime(moment.moment - moment.offset, 0, "Utc")
     if call.has("Format"):
         call.emit(moment.format(call.text("Format")))
     elif call.has("UFormat"):

@@ -23,3 +23,12 @@ class Return(Exception):
 
 class Thrown(PowerShellError):
     """By `throw`, or by a terminating error."""
+
+
+def call_depth_error() -> Thrown:
+    """Of a function that calls itself too often."""
+    return Thrown(
+        "The script failed due to call depth overflow.",
+        "InvalidOperation: (:) [], ParentContainsErrorRecordException",
+        "CallDepthOverflow",
+    )

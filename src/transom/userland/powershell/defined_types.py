@@ -23,13 +23,16 @@ class DefinedType:
     base: DefinedType | None = None
     statics: dict[str, Any] = field(default_factory=dict)
 
-    def methods(self, name: str, static: bool) -> list[ClassMember]:
-        """Own ones before those of the base class."""
-        own = [
+    def own_methods(self, name: str, static: bool) -> list[ClassMember]:
+        return [
             one
             for one in self.members
             if one.script is not None and one.name.lower() == name.lower() and one.static == static
         ]
+
+    def methods(self, name: str, static: bool) -> list[ClassMember]:
+        """Own ones before those of the base class."""
+        own = self.own_methods(name, static)
         return own or (self.base.methods(name, static) if self.base is not None else [])
 
     def properties(self) -> list[ClassMember]:

@@ -22,7 +22,12 @@ from transom.userland.powershell.exceptions import (
 )
 from transom.userland.powershell.expression_evaluator import ExpressionEvaluator
 from transom.userland.powershell.operators import OPERATORS, expression, matches_wildcard
-from transom.userland.powershell.parameters import SWITCHES, missing_parameter, parameter_value
+from transom.userland.powershell.parameters import (
+    SWITCHES,
+    invalid_argument,
+    missing_parameter,
+    parameter_value,
+)
 from transom.userland.powershell.parser import parse_powershell
 from transom.userland.powershell.tree import (
     Assignment,
@@ -304,7 +309,11 @@ class PowerShellEvaluator(ExpressionEvaluator):
 
     async def _function(self, node: FunctionStatement) -> None:
         name = node.name.lower().removeprefix("global:")
-        self.functions[name] = ScriptBlock(node.script.parameters, node.script.body)
+        script = node.script
+        self.functions[name] = ScriptBlock(
+            script.parameters, script.body, script.binding, script.text
+        )
+        self.function_names[name] = node.name.removeprefix("global:")
 
     async def _param(self, node: ParamStatement) -> None:
         for parameter in node.parameters:
@@ -490,6 +499,8 @@ class PowerShellEvaluator(ExpressionEvaluator):
                 scope[key] = False
             else:
                 scope[key] = parameter_value(parameter, await self._default(parameter), name)
+            if bound.has(key) and parameter.check:
+                await self._validate(parameter, scope[key], name)
         if block.parameters:
             scope.setdefault("psboundparameters", bound)
         blocks = {
@@ -518,6 +529,18 @@ class PowerShellEvaluator(ExpressionEvaluator):
             return
         finally:
             self.scopes[-1]["_"] = saved
+
+    async def _validate(self, parameter: ScriptParameter, value: Any, name: str) -> None:
+        """Runs the script of ValidateScript."""
+        block = ScriptBlock((), parse_powershell(parameter.check, self.core))
+        if not to_bool(unrolled(await self.invoke(block, [], value))):
+            raise invalid_argument(
+                parameter,
+                name,
+                f'The "{parameter.check}" validation script for the argument with value '
+                f'"{to_text(value)}" did not return a result of True. Determine why the '
+                "validation script failed, and then try the command again.",
+            )
 
     async def _call_named(
         self,

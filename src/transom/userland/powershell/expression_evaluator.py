@@ -5,7 +5,9 @@ this one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,7 +20,7 @@ from transom.userland.powershell.classes import (
     set_member,
 )
 from transom.userland.powershell.cmdlets_item_properties import set_file_property
-from transom.userland.powershell.operators import ALIASES, OPERATORS, expression
+from transom.userland.powershell.operators import OPERATORS, expression
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.static_members import static_member
 from transom.userland.powershell.tree import (
@@ -60,6 +62,22 @@ from transom.userland.powershell.values import (
     unrolled,
 )
 from transom.userland.powershell.xml_objects import XmlObject
+
+log = logging.getLogger("transom.runtime")
+
+
+@contextmanager
+def _no_overload(name: str, arguments: list[Any]) -> Iterator[None]:
+    """Reports arguments that a method of .NET does not take, by their number or type."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as problem:
+        log.debug("%s%r: %r", name, arguments, problem)
+        raise PowerShellError(
+            f'Cannot find an overload for "{name}" and the argument count: "{len(arguments)}".',
+            "NotSpecified: (:) [], MethodException",
+            "MethodCountCouldNotFindBest",
+        ) from problem
 
 
 class ExpressionEvaluator(PowerShellSession):
@@ -126,6 +144,7 @@ class ExpressionEvaluator(PowerShellSession):
                     (key for key in container.properties if key.lower() == name.lower()), name
                 )
                 container.properties[known] = value
+                await self.refresh(container)
         elif isinstance(target, StaticMemberExpression):
             owner = await self.value(target.target)
             name = to_text(await self.value(target.name))
@@ -142,8 +161,28 @@ class ExpressionEvaluator(PowerShellSession):
     async def _value(self, node: ValueLiteral) -> Any:
         return node.value
 
+    async def refresh(self, target: PsObject, only: str = "") -> None:
+        for name, block in (target.script_properties or {}).items():
+            if only and only.lower() != name.lower():
+                continue
+            self.scopes.append({"this": target})
+            try:
+                target.properties[name] = unrolled(await self.invoke_with(block, []))
+            finally:
+                self.scopes.pop()
+
     async def _text(self, node: ExpandableString) -> str:
-        return bounded("".join([to_text(await self.value(part)) for part in node.parts]))
+        return bounded("".join([await self._part(part) for part in node.parts]))
+
+    async def _part(self, node: PsNode) -> str:
+        """A value in an expandable string: classes can define ToString, $OFS is between items."""
+        value = await self.value(node)
+        if isinstance(value, PsObject):
+            own = defined_method(self, value, "ToString", [])
+            return to_text(await own if inspect.isawaitable(own) else value)
+        if isinstance(value, list) and self.defines("ofs"):
+            return bounded(to_text(self.get("ofs")).join(to_text(one) for one in value))
+        return to_text(value)
 
     async def _variable(self, node: VariableReference) -> Any:
         if self.strict and not self.defines(node.name):
@@ -178,7 +217,7 @@ class ExpressionEvaluator(PowerShellSession):
         return out
 
     async def _script_block(self, node: ScriptBlockLiteral) -> ScriptBlock:
-        return ScriptBlock(node.parameters, node.body)
+        return ScriptBlock(node.parameters, node.body, node.binding, node.text)
 
     async def _type(self, node: TypeLiteral) -> TypeName:
         return TypeName(node.name)
@@ -195,22 +234,22 @@ class ExpressionEvaluator(PowerShellSession):
             return not to_bool(value)
         if node.operator == "-join":
             return "".join(to_text(item) for item in to_items(value))
-        if node.operator == "-split":
+        if node.operator in ("-split", "-isplit", "-csplit"):
             return to_text(value).split()
         if node.operator == "-bnot":
             return ~int(to_number(value))
         return -to_number(value) if node.operator == "-" else to_number(value)
 
     async def _operator(self, node: BinaryExpression) -> Any:
-        operator = str(ALIASES.get(node.operator, node.operator))
+        operator = node.operator
         left = await self.value(node.left)
         if operator == "-and":
             return to_bool(left) and to_bool(await self.value(node.right))
         if operator == "-or":
             return to_bool(left) or to_bool(await self.value(node.right))
         right = await self.value(node.right)
-        if operator in ("-match", "-cmatch"):
-            return self._match(left, to_text(right), operator == "-match")
+        if operator in ("-match", "-imatch", "-cmatch"):
+            return self._match(left, to_text(right), operator != "-cmatch")
         if operator == "-as":
             try:
                 return cast_defined(
@@ -260,12 +299,17 @@ class ExpressionEvaluator(PowerShellSession):
         if node.arguments is None:
             if self.strict > 1 and isinstance(target, PsObject):
                 members.check_property(target, name)
+            if isinstance(target, PsObject) and target.script_properties:
+                await self.refresh(target, name)
             return members.get_property(self, target, name)
         arguments = [await self.value(argument) for argument in node.arguments]
-        result = defined_method(self, target, name, arguments)
-        if result is None:
-            result = members.call_method(self, target, name, arguments)
-        return await result if inspect.isawaitable(result) else result
+        inner = node.target.inner if isinstance(node.target, Parenthesized) else None
+        seen_as = inner.type if isinstance(inner, CastExpression) else ""
+        with _no_overload(name, arguments):
+            result = defined_method(self, target, name, arguments, seen_as)
+            if result is None:
+                result = members.call_method(self, target, name, arguments)
+            return await result if inspect.isawaitable(result) else result
 
     async def _static(self, node: StaticMemberExpression) -> Any:
         target = await self.value(node.target)
@@ -277,12 +321,13 @@ class ExpressionEvaluator(PowerShellSession):
         )
         kind = target.name if isinstance(target, TypeName) else to_text(target)
         made = self.types.get(kind.lower())
-        result = (
-            defined_static(self, made, name, arguments)
-            if made is not None
-            else static_member(self, kind, name, arguments)
-        )
-        return await result if inspect.isawaitable(result) else result
+        with _no_overload(name, arguments or []):
+            result = (
+                defined_static(self, made, name, arguments)
+                if made is not None
+                else static_member(self, kind, name, arguments)
+            )
+            return await result if inspect.isawaitable(result) else result
 
 
 _EXPRESSIONS: dict[type, Callable[[ExpressionEvaluator, Any], Awaitable[Any]]] = {

@@ -30,47 +30,35 @@ from transom.userland.powershell.tree import (
     VariableReference,
 )
 
+# Each also exists with an `i` (ignores case, the default) and with a `c` (respects it).
+_WITH_CASE = (
+    "eq",
+    "ne",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "like",
+    "notlike",
+    "match",
+    "notmatch",
+    "contains",
+    "notcontains",
+    "in",
+    "notin",
+    "replace",
+    "split",
+)
+COMPARISONS = tuple(f"-{prefix}{name}" for prefix in ("", "i", "c") for name in _WITH_CASE)
 _OPERATOR_LEVELS: tuple[tuple[str, ...], ...] = (
     ("-and", "-or", "-xor"),
     ("-band", "-bor", "-bxor"),
     (
-        "-eq",
-        "-ne",
-        "-gt",
-        "-ge",
-        "-lt",
-        "-le",
-        "-like",
-        "-notlike",
-        "-match",
-        "-notmatch",
-        "-contains",
-        "-notcontains",
-        "-in",
-        "-notin",
+        *COMPARISONS,
         "-is",
         "-isnot",
         "-as",
-        "-replace",
-        "-split",
         "-join",
-        "-ceq",
-        "-cne",
-        "-clike",
-        "-cmatch",
-        "-ieq",
-        "-ine",
-        "-ilike",
-        "-imatch",
-        "-creplace",
-        "-ireplace",
-        "-cnotlike",
-        "-cnotmatch",
-        "-inotlike",
-        "-inotmatch",
-        "-igt",
-        "-ilt",
-        "-icontains",
         "-shl",
         "-shr",
     ),
@@ -106,7 +94,7 @@ class ExpressionParser(Scanner):
         raise NotImplementedError
 
     def _with_parameters(
-        self, parameters: tuple[ScriptParameter, ...], body: StatementBlock
+        self, parameters: tuple[ScriptParameter, ...], body: StatementBlock, start: int
     ) -> ScriptBlockLiteral:
         raise NotImplementedError
 
@@ -173,7 +161,7 @@ class ExpressionParser(Scanner):
 
     def unary(self) -> PsNode:
         self.blanks()
-        for operator in ("-not", "-bnot", "-join", "-split"):
+        for operator in ("-not", "-bnot", "-join", "-split", "-isplit", "-csplit"):
             if self.starts_word(operator):
                 self.position += len(operator)
                 return UnaryExpression(operator, self.unary())
@@ -225,7 +213,8 @@ class ExpressionParser(Scanner):
             self.expect(")")
             return Parenthesized(node)
         if self.take("{"):
-            return self._with_parameters((), self.statements("}"))
+            start = self.position
+            return self._with_parameters((), self.statements("}"), start)
         match = TYPE_PATTERN.match(self.text, self.position)
         if match is not None:
             self.position = match.end()

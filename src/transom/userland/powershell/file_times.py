@@ -30,7 +30,7 @@ def file_times(evaluator: PowerShellSession, state: Stat) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for name, of in _TIMES.items():
         properties[name] = local_date(evaluator, of(state))
-        properties[f"{name}Utc"] = DateTime(of(state))
+        properties[f"{name}Utc"] = DateTime(of(state), 0, "Utc")
     return properties
 
 

@@ -64,6 +64,20 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "InstalledBy",
         "InstalledOn",
     ),
+    "System.Management.ManagementObject#root\\cimv2\\Win32_PingStatus": (
+        "Source",
+        "Destination",
+        "IPV4Address",
+        "IPV6Address",
+        "Bytes",
+        "Time(ms)",
+    ),
+    "MSFT_DNSClientServerAddress": (
+        "InterfaceAlias",
+        "InterfaceIndex",
+        "AddressFamily",
+        "ServerAddresses",
+    ),
     "MSFT_SmbShare": ("Name", "ScopeName", "Path", "Description"),
     "MSFT_Partition": ("PartitionNumber", "DriveLetter", "Offset", "Size", "Type"),
     "MSFT_NetAdapter": (
@@ -174,6 +188,12 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "LevelDisplayName",
         "Message",
     ),
+    "System.Diagnostics.Eventing.Reader.EventLogConfiguration": (
+        "LogMode",
+        "MaximumSizeInBytes",
+        "RecordCount",
+        "LogName",
+    ),
     "System.Diagnostics.EventLog": ("Max(K)", "Retain", "OverflowAction", "Entries", "Log"),
     "System.Security.AccessControl.FileSecurity": ("Path", "Owner", "AccessToString"),
     "System.Security.AccessControl.DirectorySecurity": ("Path", "Owner", "AccessToString"),
@@ -193,6 +213,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "Size",
     ),
     "MSFT_ScheduledTask": ("TaskPath", "TaskName", "State"),
+    "System.Collections.DictionaryEntry": ("Name", "Value"),
     "CimClass": ("CimClassName", "NameSpace"),
     "System.Version": ("Major", "Minor", "Build", "Revision"),
     **{
@@ -217,6 +238,11 @@ def _gigabytes(value: Any) -> str | None:
 
 def _of(name: str) -> Callable[[PsObject], Any]:
     return lambda value: value.get(name)
+
+
+def _lines_of(name: str) -> Callable[[PsObject], Any]:
+    """The items of a list, below each other."""
+    return lambda value: "\n".join(to_text(one) for one in value.get(name))
 
 
 def _kilobytes(name: str) -> Callable[[PsObject], Any]:
@@ -254,6 +280,14 @@ _COMPUTED: Final[dict[str, dict[str, Callable[[PsObject], Any]]]] = {
         "Feature Result": _of("FeatureResult"),
     },
     "MSFT_NetIPInterface": {"NlMtu(Bytes)": _of("NlMtu")},
+    "MSFT_DNSClientServerAddress": {
+        "AddressFamily": lambda value: {2: "IPv4", 23: "IPv6"}.get(value.get("AddressFamily")),
+    },
+    "NetIPConfiguration": {
+        name: _lines_of(name)
+        for name in ("IPv4Address", "IPv6DefaultGateway", "IPv4DefaultGateway", "DNSServer")
+    },
+    "MSFT_DNSClientGlobalSetting": {},
     "System.Management.Automation.PSDriveInfo": {
         "Used (GB)": lambda value: _gigabytes(value.get("Used")),
         "Free (GB)": lambda value: _gigabytes(value.get("Free")),
@@ -288,8 +322,16 @@ def format_objects(values: list[Any]) -> str:
     return "".join(out)
 
 
+_RECORDS = ("Warning", "Verbose", "Debug", "Information")
 _AS_TEXT = frozenset(
-    ("System.Guid", "System.Uri", "Microsoft.PowerShell.Commands.MatchInfo", "System.RuntimeType")
+    (
+        "System.Guid",
+        "System.Security.SecureString",
+        *(f"System.Management.Automation.{one}Record" for one in _RECORDS),
+        "System.Uri",
+        "Microsoft.PowerShell.Commands.MatchInfo",
+        "System.RuntimeType",
+    )
 )
 
 
@@ -330,12 +372,19 @@ def _objects(group: list[PsObject]) -> str:
     if kind == "System.Management.Automation.ErrorRecord":
         return "".join(_error(item) for item in group)
     columns = _columns(kind, group[0])
-    names = list(columns) if columns is not None else list(group[0].properties)
+    listed = list_names(group[0]) if columns is None else None
+    names = list(columns or listed or shown_properties(group[0]))
     if not names:
         return ""
-    if columns is None and len(names) > 4:
+    if columns == ():
+        return ""
+    if columns is None and (len(names) > 4 or listed is not None):
         return as_list(group, names)
     return as_table(group, names)
+
+
+def shown_properties(value: PsObject) -> list[str]:
+    return [name for name in value.properties if name not in value.hidden]
 
 
 def has_own_view(value: Any) -> bool:
@@ -353,6 +402,69 @@ _OWN_VIEWS = (
 
 def default_columns(value: PsObject) -> tuple[str, ...] | None:
     return _columns(value.kind, value)
+
+
+# What Format-List shows by default; of other kinds, all properties.
+_LISTED: Final = {
+    "System.Diagnostics.Process": ("Id", "Handles", "CPU", "SI", "Name"),
+    "System.ServiceProcess.ServiceController": (
+        "Name",
+        "DisplayName",
+        "Status",
+        "DependentServices",
+        "ServicesDependedOn",
+        "CanPauseAndContinue",
+        "CanShutdown",
+        "CanStop",
+        "ServiceType",
+    ),
+    "System.Collections.DictionaryEntry": ("Name", "Value"),
+    "MSFT_NetIPAddress": (
+        "IPAddress",
+        "InterfaceIndex",
+        "InterfaceAlias",
+        "AddressFamily",
+        "Type",
+        "PrefixLength",
+        "PrefixOrigin",
+        "SuffixOrigin",
+        "AddressState",
+        "ValidLifetime",
+        "PreferredLifetime",
+        "SkipAsSource",
+        "PolicyStore",
+    ),
+    "NetIPConfiguration": (
+        "InterfaceAlias",
+        "InterfaceIndex",
+        "InterfaceDescription",
+        "NetProfile.Name",
+        "IPv4Address",
+        "IPv6DefaultGateway",
+        "IPv4DefaultGateway",
+        "DNSServer",
+    ),
+    "MSFT_NetProtocolPortFilter": (
+        "Protocol",
+        "LocalPort",
+        "RemotePort",
+        "IcmpType",
+        "DynamicTarget",
+    ),
+    "MSFT_DNSClientGlobalSetting": (
+        "UseSuffixSearchList",
+        "SuffixSearchList",
+        "UseDevolution",
+        "DevolutionLevel",
+    ),
+}
+
+
+def list_names(value: PsObject) -> tuple[str, ...] | None:
+    shown = SHOWN.get(value.kind.replace("\\", "/").rpartition("/")[2])
+    if shown is not None and len(value.properties) > shown:
+        return tuple(value.properties)[:shown]
+    return _LISTED.get(value.kind)
 
 
 def _columns(kind: str, first: PsObject) -> tuple[str, ...] | None:
@@ -441,7 +553,12 @@ def as_table(group: list[Any], names: list[str]) -> str:
 def as_list(group: list[Any], names: list[str]) -> str:
     width = max(len(name) for name in names)
     blocks = [
-        "".join(f"{name:<{width}} : {_cell(property_text(item, name))}\r\n" for name in names)
+        "".join(
+            f"{name:<{width}} : "
+            + _cell(_column_value(item, name)).replace("\n", "\r\n" + " " * (width + 3))
+            + "\r\n"
+            for name in names
+        )
         for item in group
     ]
     return "\r\n\r\n" + "\r\n".join(blocks) + "\r\n\r\n\r\n"

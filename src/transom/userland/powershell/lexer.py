@@ -57,6 +57,13 @@ class ParseFault(Exception):
         self.position = position
         self.token = token
 
+    def locate(self, script: str, position: int) -> None:
+        """Sets what the parser did not expect: the word or sign at `position`, or the last one."""
+        position = min(position, max(0, len(script.rstrip()) - 1))
+        found = re.compile(r"[\w.$-]+|.", re.DOTALL).match(script, position)
+        self.script, self.position = script, position
+        self.token = found[0] if found is not None else ""
+
 
 class IncompleteScript(ParseFault):
     """The script continues on the next line."""

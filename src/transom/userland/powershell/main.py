@@ -6,7 +6,7 @@ import asyncio
 import base64
 
 from transom.userland.powershell.cmdlet_table import container_cmdlets, node_cmdlets
-from transom.userland.powershell.control import Break, Continue, Return, Thrown
+from transom.userland.powershell.control import Break, Continue, Return, Thrown, call_depth_error
 from transom.userland.powershell.evaluator import PowerShellEvaluator
 from transom.userland.powershell.lexer import IncompleteScript, ParseFault
 from transom.userland.powershell.parser import parse_powershell
@@ -133,6 +133,9 @@ async def _run(evaluator: PowerShellEvaluator, source: str) -> int:
         await evaluator.run_script(source)
     except Exit as end:
         return end.code
+    except RecursionError:
+        evaluator.print_error(call_depth_error())
+        return 1
     except ParseFault as fault:
         evaluator.script = source
         evaluator.print_parse_fault(fault)
@@ -172,6 +175,9 @@ async def _converse(evaluator: PowerShellEvaluator) -> int:
             code = 0
         except Exit as end:
             return end.code
+        except RecursionError:
+            evaluator.print_error(call_depth_error())
+            code = 1
         except ParseFault as fault:
             evaluator.print_parse_fault(fault)
             code = 1

@@ -14,10 +14,14 @@ from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.limits import MAX_INPUT, bounded, check_size
 from transom.userland.powershell import (
     cmdlets_acl,
+    date_offsets,
     dotnet_objects,
     listener,
     processes,
+    registry_keys,
+    script_cmdlet,
     statics,
+    stopwatches,
     web_client,
     wmi_objects,
     xml_objects,
@@ -67,7 +71,8 @@ def parse_date_time(shown: str) -> DateTime:
         "%m/%d/%Y",
     ):
         try:
-            return DateTime(float(timegm(strptime(shown, shape))))
+            kind = "Utc" if shape.endswith("Z") else "Unspecified"
+            return DateTime(float(timegm(strptime(shown, shape))), 0, kind)
         except ValueError:
             continue
     raise PowerShellError(f'Cannot convert value "{shown}" to type "System.DateTime".')
@@ -76,7 +81,7 @@ def parse_date_time(shown: str) -> DateTime:
 def local_date(evaluator: PowerShellSession, moment: float) -> DateTime:
     """A moment in the time zone of the container or the machine."""
     offset = offset_seconds(evaluator.process.context.windows.system.registry, moment)
-    return DateTime(moment + offset, offset)
+    return DateTime(moment + offset, offset, "Local")
 
 
 def cast_value(name: str, value: Any) -> Any:
@@ -96,6 +101,15 @@ def cast_value(name: str, value: Any) -> Any:
         f"InvalidOperation: ({name}:TypeName) [], RuntimeException",
         "TypeNotFound",
     )
+
+
+_SYSTEM_TYPES: Final = ("activator", "appdomain", "array", "attribute", "buffer", "console", "gc")
+
+
+def is_castable(kind: str) -> bool:
+    """Whether the type (lower case, without `System.`) is one that values are cast to."""
+    bare = kind.partition("[")[0]
+    return bare in _CASTS or bare in _KEPT or bare in _SYSTEM_TYPES or kind.endswith("exception")
 
 
 _LIMITS: Final = {
@@ -197,8 +211,6 @@ _KEPT: Final = frozenset(
         "diagnostics.process",
         "serviceprocess.servicecontroller",
         "security.accesscontrol.filesystemaccessrule",
-        "security.principal.securityidentifier",
-        "security.principal.ntaccount",
     )
 )
 
@@ -242,6 +254,8 @@ _CASTS: dict[str, Callable[[Any], Any]] = {
     "array": to_items,
     "version": _unless_object(dotnet_objects.parse_version_object),
     **dict.fromkeys(("ipaddress", "net.ipaddress"), _unless_object(dotnet_objects.address_object)),
+    "security.principal.securityidentifier": _unless_object(cmdlets_acl.identifier_object),
+    "security.principal.ntaccount": _unless_object(cmdlets_acl.account_object),
     "timespan": _unless_object(lambda value: statics.parse_time_span(to_text(value))),
     "security.principal.windowsprincipal": _cast_principal,
     "void": lambda value: None,
@@ -273,6 +287,8 @@ def get_property(evaluator: PowerShellSession, target: Any, name: str) -> Any:
     if isinstance(target, PsObject):
         if lower == "psobject":
             return _reflected(target)
+        if target.kind == stopwatches.STOPWATCH:
+            stopwatches.update_elapsed(evaluator, target)
         if lower == "count" and target.get(name) is None:
             return 1
         return target.get(name)
@@ -305,8 +321,27 @@ _DATE_PROPERTIES: dict[str, Callable[[DateTime], Any]] = {
     "millisecond": lambda date: int(date.moment % 1 * 1000),
     "timeofday": lambda date: time_span(date.moment % 86400),
     "ticks": lambda date: int(date.moment * 10_000_000) + 621355968000000000,
-    "date": lambda date: DateTime(date.moment - date.moment % 86400, date.offset),
+    "kind": lambda date: date.kind,
+    "date": lambda date: DateTime(date.moment - date.moment % 86400, date.offset, date.kind),
 }
+
+
+class PropertyList(list[PsObject]):
+    """The properties of an object, which has what is added to them or removed."""
+
+    def __init__(self, rows: list[PsObject], target: PsObject) -> None:
+        super().__init__(rows)
+        self.target = target
+
+    def remove_property(self, name: str) -> None:
+        known = next((one for one in self.target.properties if one.lower() == name.lower()), "")
+        self.target.properties.pop(known, None)
+        if self.target.script_properties:
+            self.target.script_properties.pop(known, None)
+
+    def add_property(self, given: Any) -> None:
+        if isinstance(given, PsObject):
+            self.target.properties[to_text(given.get("Name"))] = given.get("Value")
 
 
 def _reflected(target: PsObject) -> PsObject:
@@ -330,7 +365,11 @@ def _reflected(target: PsObject) -> PsObject:
     ]
     return PsObject(
         "System.Management.Automation.PSObject",
-        {"Properties": rows, "TypeNames": [target.kind, "System.Object"], "BaseObject": target},
+        {
+            "Properties": PropertyList(rows, target),
+            "TypeNames": [target.kind, "System.Object"],
+            "BaseObject": target,
+        },
     )
 
 
@@ -369,6 +408,29 @@ def _length(value: Any) -> int:
     return int(to_number(value))
 
 
+def _substring(target: str, start: Any, length: Any = None) -> str:
+    first = int(start)
+    count = len(target) - first if length is None else int(length)
+    why = ""
+    if first < 0:
+        why = "StartIndex cannot be less than zero.\r\nParameter name: startIndex"
+    elif first > len(target):
+        why = "startIndex cannot be larger than length of string.\r\nParameter name: startIndex"
+    elif count < 0:
+        why = "Length cannot be less than zero.\r\nParameter name: length"
+    elif first + count > len(target):
+        why = (
+            "Index and length must refer to a location within the string.\r\nParameter name: length"
+        )
+    if why:
+        raise PowerShellError(
+            f'Exception calling "Substring" with "{1 if length is None else 2}" argument(s): "{why}"',
+            "NotSpecified: (:) [], MethodInvocationException",
+            "ArgumentOutOfRangeException",
+        )
+    return target[first : first + count]
+
+
 def _string_replace(target: str, old: str, new: str) -> str:
     check_size(len(target) * max(1, len(new) // max(1, len(old))), MAX_INPUT)
     return bounded(target.replace(old, new))
@@ -389,9 +451,7 @@ _STRING: dict[str, Callable[[str, list[Any]], Any]] = {
     "contains": lambda target, a: to_text(a[0]) in target,
     "startswith": lambda target, a: target.startswith(to_text(a[0])),
     "endswith": lambda target, a: target.endswith(to_text(a[0])),
-    "substring": lambda target, a: (
-        target[int(a[0]) : int(a[0]) + int(a[1])] if len(a) > 1 else target[int(a[0]) :]
-    ),
+    "substring": lambda target, a: _substring(target, *a),
     "indexof": lambda target, a: target.find(to_text(a[0])),
     "lastindexof": lambda target, a: target.rfind(to_text(a[0])),
     "padleft": lambda target, a: target.rjust(_length(a[0]), to_text(a[1]) if len(a) > 1 else " "),
@@ -426,6 +486,10 @@ _LIST: dict[str, Callable[[list[Any], list[Any]], Any]] = {
     "toarray": lambda target, a: list(target),
     "getenumerator": lambda target, a: list(target),
 }
+_PROPERTY_LIST: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "add": lambda target, a: target.add_property(a[0]),
+    "remove": lambda target, a: target.remove_property(to_text(a[0])),
+}
 _HASHTABLE: dict[str, Callable[[Hashtable, list[Any]], Any]] = {
     "add": lambda target, a: target.put(a[0], a[1]),
     "set_item": lambda target, a: target.put(a[0], a[1]),
@@ -455,7 +519,7 @@ def _value_methods(target: Any) -> Mapping[str, Callable[[Any, list[Any]], Any]]
     if isinstance(target, str):
         return _STRING
     if isinstance(target, list):
-        return _LIST
+        return _PROPERTY_LIST if isinstance(target, PropertyList) else _LIST
     return _HASHTABLE if isinstance(target, Hashtable) else {}
 
 
@@ -469,7 +533,8 @@ def call_method(
             "InvalidOperation: (:) [], RuntimeException",
             "InvokeMethodOnNull",
         )
-    if lower == "tostring" and not isinstance(target, dotnet_objects.StringBuilder):
+    method = METHODS.get((target.kind, lower)) if isinstance(target, PsObject) else None
+    if method is None and lower == "tostring":
         if arguments and isinstance(target, DateTime):
             return target.format(to_text(arguments[0]))
         return (
@@ -486,7 +551,6 @@ def call_method(
         )
     if isinstance(target, XmlObject) and lower in xml_objects.METHODS:
         return xml_objects.METHODS[lower](target.node, arguments)
-    method = METHODS.get((target.kind, lower)) if isinstance(target, PsObject) else None
     if method is not None:
         return method(evaluator, target, arguments)
     if lower == "dispose" or lower == "close":
@@ -536,27 +600,21 @@ def _call_date_method(
         )
     if lower in _ADD_TIME:
         return DateTime(
-            date.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], date.offset
+            date.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], date.offset, date.kind
         )
     if lower == "add":
         return DateTime(
-            date.moment + float(to_number(arguments[0].get("TotalSeconds"))), date.offset
+            date.moment + float(to_number(arguments[0].get("TotalSeconds"))), date.offset, date.kind
         )
     if lower in _DATE_FORMATS:
         return date.format(_DATE_FORMATS[lower])
     if lower == "touniversaltime":
-        return DateTime(date.moment - date.offset)
+        return DateTime(date.moment - date.offset, 0, "Utc")
     if lower == "tolocaltime":
-        return date if date.offset else local_date(evaluator, date.moment)
+        return date if date.kind == "Local" else local_date(evaluator, date.moment)
     if lower == "subtract":
         return time_span(date.moment - arguments[0].moment)
     return None
-
-
-def _elapsed(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
-    seconds = evaluator.process.context.clock.monotonic() - float(target.properties["start"])
-    target.properties["Elapsed"] = time_span(seconds)
-    target.properties["ElapsedMilliseconds"] = int(seconds * 1000)
 
 
 def _decode(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
@@ -601,6 +659,10 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     **listener.METHODS,
     **dotnet_objects.METHODS,
     **statics.METHODS,
+    **script_cmdlet.METHODS,
+    **stopwatches.METHODS,
+    **registry_keys.METHODS,
+    **date_offsets.METHODS,
     ("System.IO.DirectoryInfo", "delete"): _delete_item,
     ("System.IO.FileInfo", "delete"): _delete_item,
     ("System.Management.Automation.PSCredential", "getnetworkcredential"): _network_credential,
@@ -608,7 +670,6 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     **processes.METHODS,
     **wmi_objects.METHODS,
     **web_client.METHODS,
-    ("System.Diagnostics.Stopwatch", "stop"): _elapsed,
     ("System.Text.Encoding", "getbytes"): lambda evaluator, target, a: list(
         to_text(a[0]).encode(target.text or "utf-8")
     ),

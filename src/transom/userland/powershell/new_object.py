@@ -9,6 +9,7 @@ from transom.userland.powershell import cmdlets_acl, listener
 from transom.userland.powershell.arrays import allocate
 from transom.userland.powershell.dotnet_objects import create_dotnet
 from transom.userland.powershell.members import credential
+from transom.userland.powershell.operators import time_span
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
@@ -53,13 +54,9 @@ def create_powershell_object(evaluator: PowerShellSession, kind: str, arguments:
         )
     if kind == "security.principal.ntaccount":
         name = "\\".join(to_text(one) for one in arguments)
-        return PsObject(cmdlets_acl.ACCOUNT, {"Value": name}, name)
+        return cmdlets_acl.account_object(name)
     if kind == "security.principal.securityidentifier":
-        return PsObject(
-            "System.Security.Principal.SecurityIdentifier",
-            {"Value": to_text(arguments[0])},
-            to_text(arguments[0]),
-        )
+        return cmdlets_acl.identifier_object(arguments[0])
     if kind == "net.httplistener":
         return listener.HttpListener()
     if kind in ("management.automation.pscredential", "pscredential"):
@@ -86,7 +83,14 @@ def _create_known(evaluator: PowerShellSession, kind: str, arguments: list[Any])
         if len(arguments) > 1:
             return _connected(evaluator, made, arguments)
     if known == "System.Diagnostics.Stopwatch":
-        made.properties["start"] = evaluator.process.context.clock.monotonic()
+        made.properties |= {
+            "start": evaluator.process.context.clock.monotonic(),
+            "IsRunning": False,
+            "Elapsed": time_span(0),
+            "ElapsedMilliseconds": 0,
+            "ElapsedTicks": 0,
+        }
+        made.hidden = frozenset(("start", "before"))
     return made
 
 

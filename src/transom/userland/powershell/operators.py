@@ -9,6 +9,7 @@ from fnmatch import translate
 from typing import Any
 
 from transom.userland.limits import MAX_INPUT, bounded, check_size
+from transom.userland.powershell.number_formats import format_dotnet_number
 from transom.userland.powershell.values import (
     DateTime,
     Hashtable,
@@ -23,9 +24,10 @@ from transom.userland.powershell.values import (
 from transom.userland.regex import Pattern, compile_pattern
 
 
-def _equal(left: Any, right: Any) -> bool:
+def _equal(left: Any, right: Any, *, fold: bool = True) -> bool:
     if isinstance(left, str) or isinstance(right, str):
-        return to_text(left).lower() == to_text(right).lower()
+        one, two = to_text(left), to_text(right)
+        return one.lower() == two.lower() if fold else one == two
     if left is None or right is None:
         return left is right
     if isinstance(left, PsObject) and isinstance(right, PsObject) and left.text:
@@ -35,9 +37,11 @@ def _equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _order(left: Any, right: Any) -> int:
+def _order(left: Any, right: Any, *, fold: bool = True) -> int:
     if isinstance(left, str):
         a, b = left.lower(), to_text(right).lower()
+        if a == b and not fold:  # in a culture's order, small letters come first
+            a, b = left.swapcase(), to_text(right).swapcase()
         return (a > b) - (a < b)
     x, y = _sortable(left), _sortable(right)
     if isinstance(x, tuple) or isinstance(y, tuple):
@@ -92,7 +96,7 @@ def _add(left: Any, right: Any) -> Any:
     if left is None:
         return right
     if isinstance(left, DateTime):
-        return DateTime(left.moment + _seconds(right), left.offset)
+        return DateTime(left.moment + _seconds(right), left.offset, left.kind)
     return _fitting(to_number(left) + to_number(right))
 
 
@@ -137,7 +141,7 @@ def _subtract(left: Any, right: Any) -> Any:
     if isinstance(left, DateTime):
         if isinstance(right, DateTime):
             return time_span(left.moment - right.moment)
-        return DateTime(left.moment - _seconds(right), left.offset)
+        return DateTime(left.moment - _seconds(right), left.offset, left.kind)
     return _fitting(to_number(left) - to_number(right))
 
 
@@ -194,12 +198,12 @@ def _replace(left: Any, right: Any, fold: bool = True) -> Any:
     return out if isinstance(left, list) else out[0]
 
 
-def _split(left: Any, right: Any) -> list[str]:
+def _split(left: Any, right: Any, *, fold: bool = True) -> list[str]:
     pattern = to_text(right[0] if isinstance(right, list) else right)
     limit = int(to_number(right[1])) if isinstance(right, list) and len(right) > 1 else 0
     out: list[str] = []
     for item in left if isinstance(left, list) else [left]:
-        out.extend(expression(pattern).split(to_text(item), maxsplit=max(0, limit - 1)))
+        out.extend(expression(pattern, fold).split(to_text(item), maxsplit=max(0, limit - 1)))
     return out
 
 
@@ -237,32 +241,8 @@ def _formatted(value: Any, how: str) -> str:
         return value.format(how) if how else to_text(value)
     if not how or not isinstance(value, int | float):
         return to_text(value)
-    kind, digits = how[0], how[1:]
-    if kind in "nNfFpPdDxXcCeEgG" and (digits.isdigit() or not digits):
-        check_size(float(digits or 0), 10_000)
-        places = int(digits) if digits else 2
-        if kind in "cC":
-            shown = f"${abs(value):,.{places}f}"
-            return f"({shown})" if value < 0 else shown
-        if kind in "eE":
-            mantissa, _, exponent = f"{value:.{int(digits) if digits else 6}E}".partition("E")
-            return f"{mantissa}{kind}{int(exponent):+04d}"
-        if kind in "gG":
-            return f"{value:.{int(digits)}G}" if digits else to_text(value)
-        if kind in "nN":
-            return f"{value:,.{places}f}"
-        if kind in "fF":
-            return f"{value:.{places}f}"
-        if kind in "pP":
-            return f"{value * 100:,.{places}f} %"
-        if kind in "dD":
-            return f"{int(value):0{digits or 0}d}"
-        return f"{int(value):0{digits or 0}{kind}}"
-    if set(how) <= set("0#.,"):
-        places = len(how.partition(".")[2])
-        width = how.partition(".")[0].count("0")
-        return f"{value:0{width + (places + 1 if places else 0)}.{places}f}"
-    return to_text(value)
+    shown = format_dotnet_number(value, how)
+    return to_text(value) if shown is None else shown
 
 
 def _join(separator: str, values: list[Any]) -> str:
@@ -270,8 +250,46 @@ def _join(separator: str, values: list[Any]) -> str:
     return bounded(separator.join(to_text(item) for item in values))
 
 
-def _contains(left: Any, right: Any) -> bool:
-    return any(_equal(item, right) for item in (left if isinstance(left, list) else [left]))
+def _contains(left: Any, right: Any, *, fold: bool = True) -> bool:
+    items = left if isinstance(left, list) else [left]
+    return any(_equal(item, right, fold=fold) for item in items)
+
+
+def _comparisons(prefix: str, fold: bool) -> dict[str, Callable[[Any, Any], Any]]:
+    """The operators that ignore or respect case, with the prefix of their names."""
+
+    def equal(item: Any, right: Any) -> bool:
+        return _equal(item, right, fold=fold)
+
+    def order(item: Any, right: Any) -> int:
+        return _order(item, right, fold=fold)
+
+    def like(item: Any, right: Any) -> bool:
+        return matches_wildcard(item, right, fold)
+
+    def each(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+        return lambda left, right: _filtered(left, lambda item: test(item, right))
+
+    named: dict[str, Callable[[Any, Any], Any]] = {
+        "eq": each(equal),
+        "ne": each(lambda item, right: not equal(item, right)),
+        "gt": each(lambda item, right: order(item, right) > 0),
+        "ge": each(lambda item, right: order(item, right) >= 0),
+        "lt": each(lambda item, right: order(item, right) < 0),
+        "le": each(lambda item, right: order(item, right) <= 0),
+        "like": each(like),
+        "notlike": each(lambda item, right: not like(item, right)),
+        "notmatch": each(
+            lambda item, right: expression(to_text(right), fold).search(to_text(item)) is None
+        ),
+        "contains": lambda left, right: _contains(left, right, fold=fold),
+        "notcontains": lambda left, right: not _contains(left, right, fold=fold),
+        "in": lambda left, right: _contains(right, left, fold=fold),
+        "notin": lambda left, right: not _contains(right, left, fold=fold),
+        "replace": lambda left, right: _replace(left, right, fold=fold),
+        "split": lambda left, right: _split(left, right, fold=fold),
+    }
+    return {f"-{prefix}{name}": run for name, run in named.items()}
 
 
 def _is(left: Any, right: Any) -> bool:
@@ -300,39 +318,13 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "-f": lambda left, right: format_operator(
         to_text(left), right if isinstance(right, list) else [right]
     ),
-    "-eq": lambda left, right: _filtered(left, lambda item: _equal(item, right)),
-    "-ne": lambda left, right: _filtered(left, lambda item: not _equal(item, right)),
-    "-ceq": lambda left, right: to_text(left) == to_text(right),
-    "-cne": lambda left, right: to_text(left) != to_text(right),
-    "-gt": lambda left, right: _filtered(left, lambda item: _order(item, right) > 0),
-    "-ge": lambda left, right: _filtered(left, lambda item: _order(item, right) >= 0),
-    "-lt": lambda left, right: _filtered(left, lambda item: _order(item, right) < 0),
-    "-le": lambda left, right: _filtered(left, lambda item: _order(item, right) <= 0),
-    "-like": lambda left, right: _filtered(left, lambda item: matches_wildcard(item, right)),
-    "-notlike": lambda left, right: _filtered(left, lambda item: not matches_wildcard(item, right)),
-    "-notmatch": lambda left, right: _filtered(
-        left, lambda item: expression(to_text(right)).search(to_text(item)) is None
-    ),
-    "-contains": _contains,
-    "-notcontains": lambda left, right: not _contains(left, right),
-    "-in": lambda left, right: _contains(right, left),
-    "-notin": lambda left, right: not _contains(right, left),
-    "-replace": _replace,
-    "-creplace": lambda left, right: _replace(left, right, fold=False),
-    "-clike": lambda left, right: _filtered(
-        left, lambda item: matches_wildcard(item, right, fold=False)
-    ),
-    "-cnotlike": lambda left, right: _filtered(
-        left, lambda item: not matches_wildcard(item, right, fold=False)
-    ),
-    "-cnotmatch": lambda left, right: _filtered(
-        left, lambda item: expression(to_text(right), fold=False).search(to_text(item)) is None
-    ),
+    **_comparisons("", True),
+    **_comparisons("i", True),
+    **_comparisons("c", False),
     "-shl": lambda left, right: (
         (int(to_number(left)) << (int(to_number(right)) & 63)) & 0xFFFFFFFFFFFFFFFF
     ),
     "-shr": lambda left, right: int(to_number(left)) >> (int(to_number(right)) & 63),
-    "-split": _split,
     "-join": lambda left, right: _join(to_text(right), left if isinstance(left, list) else [left]),
     "-is": _is,
     "-isnot": lambda left, right: not _is(left, right),
@@ -340,16 +332,4 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "-band": lambda left, right: int(to_number(left)) & int(to_number(right)),
     "-bor": lambda left, right: int(to_number(left)) | int(to_number(right)),
     "-bxor": lambda left, right: int(to_number(left)) ^ int(to_number(right)),
-}
-ALIASES = {
-    "-ieq": "-eq",
-    "-ine": "-ne",
-    "-ilike": "-like",
-    "-imatch": "-match",
-    "-ireplace": "-replace",
-    "-inotlike": "-notlike",
-    "-inotmatch": "-notmatch",
-    "-igt": "-gt",
-    "-ilt": "-lt",
-    "-icontains": "-contains",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from transom.userland.powershell.members import cast_value
+from transom.userland.powershell.operators import expression
 from transom.userland.powershell.tree import ScriptParameter
 from transom.userland.powershell.values import PowerShellError, PsObject, to_number, to_text
 
@@ -41,12 +42,26 @@ def parameter_value(parameter: ScriptParameter, value: Any, function: str) -> An
             ) from None
     shown = to_text(value)
     if parameter.choices and shown.lower() not in [one.lower() for one in parameter.choices]:
-        raise _invalid(
+        raise invalid_argument(
             parameter,
             function,
             f'The argument "{shown}" does not belong to the set "{",".join(parameter.choices)}" '
             "specified by the ValidateSet attribute. Supply an argument that is in the set and "
             "then try the command again.",
+        )
+    if parameter.not_empty and value in ("", []):
+        raise invalid_argument(
+            parameter,
+            function,
+            "The argument is null or empty. Provide an argument that is not null or empty, and "
+            "then try the command again.",
+        )
+    if parameter.pattern and expression(parameter.pattern).search(shown) is None:
+        raise invalid_argument(
+            parameter,
+            function,
+            f'The argument "{shown}" does not match the "{parameter.pattern}" pattern. Supply an '
+            f'argument that matches "{parameter.pattern}" and try the command again.',
         )
     if parameter.limits is not None:
         low, high = parameter.limits
@@ -54,15 +69,19 @@ def parameter_value(parameter: ScriptParameter, value: Any, function: str) -> An
         if number > high:
             text = f"is greater than the maximum allowed range of {to_text(high)}. Supply an "
             text += f"argument that is less than or equal to {to_text(high)} and then try"
-            raise _invalid(parameter, function, f"The {shown} argument {text} the command again.")
+            raise invalid_argument(
+                parameter, function, f"The {shown} argument {text} the command again."
+            )
         if number < low:
             text = f"is less than the minimum allowed range of {to_text(low)}. Supply an "
             text += f"argument that is greater than or equal to {to_text(low)} and then try"
-            raise _invalid(parameter, function, f"The {shown} argument {text} the command again.")
+            raise invalid_argument(
+                parameter, function, f"The {shown} argument {text} the command again."
+            )
     return value
 
 
-def _invalid(parameter: ScriptParameter, function: str, why: str) -> PowerShellError:
+def invalid_argument(parameter: ScriptParameter, function: str, why: str) -> PowerShellError:
     return PowerShellError(
         f"Cannot validate argument on parameter '{parameter.name}'. {why}",
         f"InvalidData: (:) [{function}], ParameterBindingValidationException",

@@ -9,6 +9,10 @@ from transom.kit.caching import text_cache
 from transom.userland.powershell.expressions import REDIRECT_PATTERN, TYPE_PATTERN, ExpressionParser
 from transom.userland.powershell.extents import SourceExtent
 from transom.userland.powershell.lexer import IncompleteScript, ParseFault, Scanner
+from transom.userland.powershell.parameter_attributes import (
+    ATTRIBUTE_NAME,
+    declared_parameter,
+)
 from transom.userland.powershell.tree import (
     ArrayLiteral,
     Assignment,
@@ -55,9 +59,6 @@ _STATEMENT_ENDS = frozenset(";|)}\n&")
 _ATTRIBUTE = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
 _LABEL = re.compile(r":([A-Za-z_]\w*)[ \t]+(?=(?:foreach|for|while|do|switch)\b)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_ATTRIBUTE_NAME = re.compile(r"\[\s*([A-Za-z_][\w.]*)\s*\(", re.DOTALL)
-_WORDS = re.compile(r"'([^']*)'|\"([^\"]*)\"|([^\s,'\"]+)")
-_SWITCHED_ON = r"\b{}\b\s*(?!\s*=\s*\$false)"
 _SPLATTED = re.compile(r"@([A-Za-z_]\w*)(?![\w.])")
 _PARAMETER = re.compile(r"-([A-Za-z_]\w*)(:)?")
 
@@ -66,41 +67,16 @@ _PARAMETER = re.compile(r"-([A-Za-z_]\w*)(:)?")
 def parse_powershell(text: str, chains: bool = True) -> StatementBlock:
     """A whole script. `chains`: with the operators && and || of PowerShell 7. Raises ParseFault."""
     parser = _Parser(text, chains)
-    return parser.statements("")
+    try:
+        return parser.statements("")
+    except ParseFault as fault:
+        if not fault.token:
+            fault.locate(text, parser.position)
+        raise
 
 
 def _joined(parts: list[PsNode]) -> PsNode:
     return parts[0] if len(parts) == 1 else ExpandableString(tuple(parts))
-
-
-def _declared(name: str, default: PsNode | None, attributes: list[str]) -> ScriptParameter:
-    """A parameter with its type and its attributes."""
-    kind, mandatory, from_pipeline, from_property = "", False, False, False
-    choices: tuple[str, ...] = ()
-    limits: tuple[float, float] | None = None
-    for text in attributes:
-        found = _ATTRIBUTE_NAME.match(text)
-        if found is None:
-            kind = text[1:-1].strip().lower().removeprefix("system.")
-            continue
-        inner = text[found.end() :].rstrip("]").rstrip().removesuffix(")")
-        words = tuple(one or two or three for one, two, three in _WORDS.findall(inner))
-        attribute = found[1].lower().rpartition(".")[2]
-        if attribute == "parameter":
-            mandatory = mandatory or _switched_on("Mandatory", inner)
-            from_pipeline = from_pipeline or _switched_on("ValueFromPipeline", inner)
-            from_property = from_property or _switched_on("ValueFromPipelineByPropertyName", inner)
-        elif attribute == "validateset":
-            choices = words
-        elif attribute == "validaterange" and len(words) == 2:
-            limits = (float(words[0]), float(words[1]))
-    return ScriptParameter(
-        name, default, kind, mandatory, from_pipeline, from_property, choices, limits
-    )
-
-
-def _switched_on(name: str, text: str) -> bool:
-    return re.search(_SWITCHED_ON.format(name), text, re.IGNORECASE) is not None
 
 
 class _Parser(ExpressionParser):
@@ -162,28 +138,32 @@ class _Parser(ExpressionParser):
         if label is not None:
             self.position = label.end()
             return LabeledStatement(label[1].lower(), self.statement())
-        self._skip_attributes()
+        binding = self._attributes()
         for word, method in _KEYWORDS.items():
             if self.starts_word(word):
                 saved = self.position
                 self.position += len(word)
                 node = method(self, word)
+                if isinstance(node, ParamStatement):
+                    return ParamStatement(node.parameters, binding)
                 if node is not None:
                     return node
                 self.position = saved
         return self.chain()
 
-    def _skip_attributes(self) -> None:
-        """Skips `[CmdletBinding()]` and its like before `param`."""
+    def _attributes(self) -> str:
+        """`[CmdletBinding()]` and its like before `param`."""
         saved = self.position
         while (
-            _ATTRIBUTE_NAME.match(self.text, self.position)
+            ATTRIBUTE_NAME.match(self.text, self.position)
             and (found := _ATTRIBUTE.match(self.text, self.position)) is not None
         ):
             self.position = found.end()
             self.blanks(newlines=True)
         if not self.starts_word("param"):
             self.position = saved
+            return ""
+        return self.text[saved : self.position].strip()
 
     def chain(self) -> PsNode:
         """Pipelines joined by && and ||."""
@@ -374,7 +354,7 @@ class _Parser(ExpressionParser):
             members.append(self._class_member())
 
     def _class_member(self) -> ClassMember:
-        static, kind, default = False, "", None
+        static, hidden, kind, default = False, False, "", None
         while True:
             self.blanks(newlines=True)
             match = TYPE_PATTERN.match(self.text, self.position)
@@ -382,6 +362,7 @@ class _Parser(ExpressionParser):
                 kind, self.position = match[1], match.end()
             elif self.starts_word("static") or self.starts_word("hidden"):
                 static = static or self.starts_word("static")
+                hidden = hidden or self.starts_word("hidden")
                 self.position += 6
             else:
                 break
@@ -391,18 +372,21 @@ class _Parser(ExpressionParser):
             if self.take("="):
                 self.blanks()
                 default = self.pipeline()
-            return ClassMember(variable.name, kind, static, default, None)
+            return ClassMember(variable.name, kind, static, default, None, hidden)
         name = self._name()
         self.blanks()
         self.expect("(")
         parameters = self._parameters()
         self.blanks(newlines=True)
+        base: tuple[PsNode, ...] | None = None
         if self.take(":"):  # : base(...)
+            self.blanks(newlines=True)
             self._name()
             self.blanks()
             self.expect("(")
-            self._call_arguments()
-        return ClassMember(name, kind, static, None, ScriptBlockLiteral(parameters, self.braces()))
+            base = self._call_arguments()
+        script = ScriptBlockLiteral(parameters, self.braces())
+        return ClassMember(name, kind, static, None, script, hidden, base)
 
     def function(self, word: str) -> FunctionStatement:
         self.blanks()
@@ -414,10 +398,14 @@ class _Parser(ExpressionParser):
         parameters: tuple[ScriptParameter, ...] = ()
         if self.take("("):
             parameters = self._parameters()
-        script = self._with_parameters(parameters, self.braces())
+        self.blanks(newlines=True)
+        start = self.position + 1
+        script = self._with_parameters(parameters, self.braces(), start)
         if word == "filter":
             block = NamedBlock("process", script.body)
-            script = ScriptBlockLiteral(script.parameters, StatementBlock((block,)))
+            script = ScriptBlockLiteral(
+                script.parameters, StatementBlock((block,)), script.binding, script.text
+            )
         return FunctionStatement(match[0], script)
 
     def _parameters(self) -> tuple[ScriptParameter, ...]:
@@ -442,19 +430,22 @@ class _Parser(ExpressionParser):
             if self.take("="):
                 self.blanks(newlines=True)
                 default = self._one_of_many()
-            out.append(_declared(variable.name, default, attributes))
+            out.append(declared_parameter(variable.name, default, attributes))
             self.blanks(newlines=True)
             self.take(",")
 
     def _with_parameters(
-        self, parameters: tuple[ScriptParameter, ...], body: StatementBlock
+        self, parameters: tuple[ScriptParameter, ...], body: StatementBlock, start: int
     ) -> ScriptBlockLiteral:
-        """A script block's own `param( )` takes precedence."""
+        """A script block's own `param( )` takes precedence. Its text begins at `start` and ends
+        before the brace before this position.
+        """
+        text = self.text[start : self.position - 1]
         statements = body.statements
         first = statements[0] if statements else None
         if isinstance(first, ParamStatement):
-            return ScriptBlockLiteral(first.parameters, body.rest())
-        return ScriptBlockLiteral(parameters, body)
+            return ScriptBlockLiteral(first.parameters, body.rest(), first.binding, text)
+        return ScriptBlockLiteral(parameters, body, "", text)
 
     def param(self, word: str) -> PsNode | None:
         self.blanks(newlines=True)
@@ -531,7 +522,7 @@ class _Parser(ExpressionParser):
         return (
             c == "-"
             and re.match(
-                r"-(\d|\(|\$|-|not\b|split\b|join\b|bnot\b)",
+                r"-(\d|\(|\$|-|not\b|[ic]?split\b|join\b|bnot\b)",
                 self.text[self.position :],
                 re.IGNORECASE,
             )

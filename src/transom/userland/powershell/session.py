@@ -31,10 +31,12 @@ from transom.userland.powershell.values import (
     to_text,
 )
 from transom.userland.process import Process
+from transom.userland.streams import ByteSink
 from transom.userland.windows.variables import Variables
 
 _READ_ONLY = ("true", "false", "home", "host", "pid", "pshome", "psversiontable")
 _MAXIMUM_ERROR_COUNT = 256  # the default of $MaximumErrorCount
+_PROMPT = '[Y] Yes  [A] Yes to All  [N] No  [L] No to All  [S] Suspend  [?] Help (default is "Y"): '
 Emit = Callable[[Any], None]
 
 
@@ -75,7 +77,12 @@ class PowerShellSession(ABC):
         self.process: Process = process
         self.env: Variables = Variables(process.env)
         self.scopes: list[dict[str, Any]] = [{}]
-        self.functions: dict[str, ScriptBlock] = {}
+        self.functions: dict[str, ScriptBlock] = {}  # by lower-case name
+        self.function_names: dict[str, str] = {}  # as they were defined
+        self.calls: list[str] = []  # names of the functions that run
+        self.call_extents: list[SourceExtent | None] = []  # where they were called
+        # Where the streams 3 to 6 go that do not go to the console.
+        self.streams: dict[str, ByteSink | None] = {}
         self.success: bool = True
         self.last_exit: int | None = None
         self.exited: int | None = (
@@ -137,6 +144,10 @@ class PowerShellSession(ABC):
         """Writes the output of a command to files."""
 
     @abstractmethod
+    async def refresh(self, target: PsObject, only: str = "") -> None:
+        """Runs the scripts of properties that Add-Member has added, or of one of them."""
+
+    @abstractmethod
     async def invoke(
         self,
         block: ScriptBlock,
@@ -172,6 +183,39 @@ class PowerShellSession(ABC):
             else:
                 self.flush()
                 self.process.write(formatting.format_objects([item]))
+
+    async def ask(self, text: str) -> str:
+        """The answer to a confirmation prompt: y, a, n or l; the end of the input means no."""
+        self.process.write(
+            f"\r\nConfirm\r\nAre you sure you want to perform this action?\r\n{text}\r\n"
+        )
+        while True:
+            self.process.write(_PROMPT)
+            line = await self.process.stdin.readline()
+            if not line:
+                return "l"
+            answer = line.decode("utf-8", "replace").strip().lower() or "y"
+            for letter, word in (
+                ("y", "yes"),
+                ("a", "yes to all"),
+                ("n", "no"),
+                ("l", "no to all"),
+            ):
+                if answer in (letter, word):
+                    return letter
+
+    def write_stream(self, number: str, prefix: str, kind: str, message: str) -> None:
+        """Writes to the stream of warnings (3), verbose (4), debug (5) or other messages (6)."""
+        if number not in self.streams:
+            self.flush()
+            self.process.write(f"{prefix}{message}\r\n")
+            return
+        sink = self.streams[number]
+        if sink is None:  # 3>&1
+            record = f"System.Management.Automation.{kind}Record"
+            self.emit(PsObject(record, {"Message": message}, message))
+        else:
+            sink.write(f"{message}\r\n".encode("utf-8", "surrogateescape"))
 
     def flush(self) -> None:
         if self.held:
@@ -250,6 +294,8 @@ class PowerShellSession(ABC):
         if colon:
             if scope == "env":
                 return self.env.get(rest)
+            if scope == "function":
+                return self.functions.get(rest)
             name = rest
         for variables in reversed(self.scopes):
             if name in variables:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import base64
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transom.kit.uuids import random_uuid
 from transom.machines.windows.registry import ExpandString
 from transom.machines.windows.variables import MACHINE, expand_registry_value, user_key
-from transom.userland.powershell import dotnet_objects, machine_statics, statics
+from transom.userland.powershell import (
+    dotnet_objects,
+    dotnet_statics,
+    machine_statics,
+    statics,
+)
 from transom.userland.powershell.file_times import TIME_METHODS
 from transom.userland.powershell.members import (
     console_write,
     console_write_line,
+    is_castable,
     local_date,
     parse_date_time,
 )
@@ -219,7 +225,9 @@ def _try_parse(parse: Callable[[str], Any]) -> Callable[[Any, list[Any] | None],
 
 _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("datetime", "now"): _now,
-    ("datetime", "utcnow"): lambda evaluator, a: DateTime(evaluator.process.context.clock.time()),
+    ("datetime", "utcnow"): lambda evaluator, a: DateTime(
+        evaluator.process.context.clock.time(), 0, "Utc"
+    ),
     ("datetime", "today"): lambda evaluator, a: DateTime(
         _now(evaluator, a).moment // 86400 * 86400
     ),
@@ -322,6 +330,23 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
 }
 
 
+# Namespaces below System, with more types than are simulated.
+_NAMESPACES = (
+    *("codedom", "collections", "componentmodel", "configuration", "data", "diagnostics"),
+    *("directoryservices", "drawing", "globalization", "io", "linq", "management", "media", "net"),
+    *("numerics", "reflection", "resources", "runtime", "security", "serviceprocess", "text"),
+    *("threading", "timers", "transactions", "web", "windows", "xml", "microsoft"),
+)
+
+
+def _is_known(kind: str, tables: Sequence[Mapping[tuple[str, str], Any]]) -> bool:
+    """Whether .NET has the type, as far as this simulation can tell."""
+    space, dot, _ = kind.partition(".")
+    if dot and space in _NAMESPACES:
+        return True
+    return is_castable(kind) or any(kind == known for table in tables for known, _ in table)
+
+
 def static_member(
     evaluator: PowerShellSession, kind: str, name: str, arguments: list[Any] | None
 ) -> Any:
@@ -335,12 +360,19 @@ def static_member(
         TIME_METHODS,
         dotnet_objects.STATICS,
         machine_statics.STATICS,
+        dotnet_statics.STATICS,
     )
     found = next((table[key] for table in tables if key in table), None)
     if found is not None:
         return found(evaluator, arguments)
     if name.lower() == "new":
         return create_powershell_object(evaluator, kind, arguments or [])
+    if not _is_known(kind, tables):
+        raise PowerShellError(
+            f"Unable to find type [{kind}].",
+            f"InvalidOperation: ({kind}:TypeName) [], RuntimeException",
+            "TypeNotFound",
+        )
     if arguments is None:
         return None
     raise PowerShellError(

@@ -68,7 +68,8 @@ class Parenthesized:
 @dataclass(frozen=True, slots=True)
 class ScriptParameter:
     """`type` is lower case and without `System.`; "" for any. `choices` are those of ValidateSet,
-    `limits` those of ValidateRange.
+    `limits` those of ValidateRange, `pattern` that of ValidatePattern, `check` the text of
+    ValidateScript.
     """
 
     name: str
@@ -79,12 +80,21 @@ class ScriptParameter:
     from_property: bool = False  # of an object in the pipeline
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None
+    aliases: tuple[str, ...] = ()
+    not_empty: bool = False
+    pattern: str = ""
+    check: str = ""
+    attributed: bool = False  # has [Parameter()]
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptBlockLiteral:
+    """`binding` is the attribute CmdletBinding, `text` what is between the braces."""
+
     parameters: tuple[ScriptParameter, ...]
     body: StatementBlock
+    binding: str = ""
+    text: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +340,8 @@ class ClassMember:
     static: bool
     default: PsNode | None
     script: ScriptBlockLiteral | None
+    hidden: bool = False
+    base_arguments: tuple[PsNode, ...] | None = None  # of a constructor: `: base(...)`
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +360,7 @@ class FunctionStatement:
 @dataclass(frozen=True, slots=True)
 class ParamStatement:
     parameters: tuple[ScriptParameter, ...]
+    binding: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,13 +50,14 @@ _NOUNS: Final = {
         "PSTransportOption:New PSSessionCapability:Get ModuleMember:Export Module:New "
         "ModuleManifest:New,Test,Update PSRoleCapabilityFile:New Job:Debug,Resume,Suspend "
         "Help:Save,Update Snapin:Add PSSnapin:Add,Get,Remove ArgumentCompleter:Register "
-        "Console:Export History:Add,Invoke PSDebug:Set"
+        "Console:Export History:Add,Clear,Invoke PSDebug:Set"
     ),
     "Microsoft.PowerShell.Diagnostics": ("Counter:Export,Import WinEvent:New"),
     "Microsoft.PowerShell.Host": ("Transcript:Start,Stop"),
     "Microsoft.PowerShell.Management": (
         "Computer:Add,Checkpoint,Remove,Restore ComputerMachinePassword:Reset "
         "ComputerRestore:Disable,Enable ComputerRestorePoint:Get "
+        "Clipboard:Get,Set Item:Clear RecycleBin:Clear EventLog:Remove "
         "ComputerSecureChannel:Test ControlPanelItem:Get,Show EventLog:Limit,Show "
         "Item:Invoke,Set ItemProperty:Copy,Move Process:Debug "
         "Transaction:Complete,Get,Start,Undo,Use WebServiceProxy:New WmiEvent:Register"
@@ -73,7 +74,8 @@ _NOUNS: Final = {
         "Custom:Format FormatData:Export,Get,Remove,Update TypeData:Get,Remove,Update "
         "GridView:Out Printer:Out PSSession:Export,Import SddlString:ConvertFrom "
         "MailMessage:Send Command:Show LocalizedData:Import TraceSource:Get,Set "
-        "Command:Trace Object:Update List:Update TemporaryFile:New"
+        "Command:Trace Object:Update List:Update TemporaryFile:New Alias:Export,Import "
+        "String:ConvertFrom SecureString:ConvertFrom PSCallStack:Get Date:Set Debugger:Wait"
     ),
     "Microsoft.WSMan.Management": (
         "WSMan:Connect,Disconnect,Test WSManAction:Invoke WSManCredSSP:Disable,Enable,Get "
@@ -110,6 +112,11 @@ _NOUNS: Final = {
         "NetNat:Get,New,Remove,Set NetNatExternalAddress:Add,Get,Remove "
         "NetNatGlobal:Get,Set NetNatSession:Get NetNatStaticMapping:Add,Get,Remove"
     ),
+    "PSReadLine": "PSReadLineOption:Get,Set PSReadLineKeyHandler:Get,Remove,Set",
+    "SecureBoot": (
+        "SecureBootUEFI:Confirm,Format,Get,Set SecureBootPolicy:Get WindowsUpdateLog:Get "
+        "SilComputer:Get SilData:Get LocalGroup:Rename,Set ScheduledTask:Stop CimInstance:New"
+    ),
     "NetQos": ("NetQosPolicy:Get,New,Remove,Set"),
     "NetSecurity": (
         "NetFirewallAddressFilter:Set NetFirewallApplicationFilter:Set "
@@ -124,7 +131,7 @@ _NOUNS: Final = {
     ),
     "NetSwitchTeam": ("NetSwitchTeam:Get,New,Remove,Rename"),
     "NetTCPIP": (
-        "NetRoute:Find NetCompartment:Get NetIPv4Protocol:Get,Set NetIPv6Protocol:Get,Set "
+        "NetCompartment:Get NetIPv4Protocol:Get,Set NetIPv6Protocol:Get,Set "
         "NetOffloadGlobalSetting:Get,Set NetPrefixPolicy:Get NetTCPSetting:Get,Set "
         "NetTransportFilter:Get,New,Remove NetUDPSetting:Get,Set NetRoute:Set"
     ),

@@ -68,13 +68,16 @@ class PsObject:
     its string representation.
     """
 
-    __slots__ = ("kind", "properties", "script_methods", "text")
+    __slots__ = ("hidden", "kind", "properties", "script_methods", "script_properties", "text")
 
     def __init__(self, kind: str, properties: dict[str, Any], text: str = "") -> None:
         self.kind = kind
         self.properties = properties
         self.text = text
         self.script_methods: dict[str, ScriptBlock] | None = None  # by Add-Member
+        # By Add-Member; `properties` has what they returned last.
+        self.script_properties: dict[str, ScriptBlock] | None = None
+        self.hidden: frozenset[str] = frozenset()  # properties that are not shown
 
     def has(self, name: str) -> bool:
         return any(key.lower() == name.lower() for key in self.properties)
@@ -115,11 +118,26 @@ class VariableLink(PsObject):
 
 
 class ScriptBlock:
-    __slots__ = ("body", "parameters")
+    """`binding` is its attribute CmdletBinding; `text` is its source code."""
 
-    def __init__(self, parameters: tuple[ScriptParameter, ...], body: StatementBlock) -> None:
+    __slots__ = ("binding", "body", "parameters", "text")
+
+    def __init__(
+        self,
+        parameters: tuple[ScriptParameter, ...],
+        body: StatementBlock,
+        binding: str = "",
+        text: str = "",
+    ) -> None:
         self.parameters = parameters
         self.body = body
+        self.binding = binding
+        self.text = text
+
+    @property
+    def advanced(self) -> bool:
+        """Whether it binds its parameters like a cmdlet."""
+        return bool(self.binding) or any(one.attributed for one in self.parameters)
 
 
 class TypeName:
@@ -142,19 +160,24 @@ class Allocated(list[Any]):
 
 
 class DateTime:
-    """In seconds since 1970, by a clock that is `offset` seconds ahead of UTC."""
+    """In seconds since 1970, by a clock that is `offset` seconds ahead of UTC. `kind` is Local, Utc
+    or Unspecified.
+    """
 
-    __slots__ = ("moment", "offset")
+    __slots__ = ("kind", "moment", "offset")
 
-    def __init__(self, moment: float, offset: int = 0) -> None:
+    def __init__(self, moment: float, offset: int = 0, kind: str = "Unspecified") -> None:
         self.moment = moment
         self.offset = offset
+        self.kind = kind
 
     def format(self, shape: str) -> str:
         """.NET's custom and the common standard formats."""
         shape = _STANDARD.get(shape, shape)
         now = time.gmtime(self.moment)
         milliseconds = int(self.moment % 1 * 1000)
+        hours, minutes = divmod(abs(self.offset) // 60, 60)
+        zone = f"{'-' if self.offset < 0 else '+'}{hours:02d}:{minutes:02d}"
         pieces = {
             "yyyy": f"{now.tm_year:04d}",
             "yy": f"{now.tm_year % 100:02d}",
@@ -178,9 +201,8 @@ class DateTime:
             "ff": f"{milliseconds // 10:02d}",
             "f": str(milliseconds // 100),
             "tt": "AM" if now.tm_hour < 12 else "PM",
-            "zzz": f"{'-' if self.offset < 0 else '+'}{abs(self.offset) // 3600:02d}:"
-            f"{abs(self.offset) % 3600 // 60:02d}",
-            "K": "Z",
+            "zzz": zone,
+            "K": {"Utc": "Z", "Local": zone}.get(self.kind, ""),
             "fffffff": f"{milliseconds:03d}0000",
         }
         pattern = r"'([^']*)'|\\(.)|fffffff|fff|ff|f|yyyy|yy|MMMM|MMM|MM|M|dddd|ddd|dd|d|HH|H|hh|h|mm|m|ss|s|tt|zzz|K"
@@ -243,6 +265,8 @@ def to_text(value: Any) -> str:
         return "System.Collections.Hashtable"
     if isinstance(value, TypeName):
         return value.name
+    if isinstance(value, ScriptBlock):
+        return value.text
     return str(value)
 
 

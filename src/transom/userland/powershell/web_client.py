@@ -11,7 +11,13 @@ from typing import Any
 from transom.userland import http_client as netclient
 from transom.userland.powershell.automatic import windows_powershell_version
 from transom.userland.powershell.session import PowerShellSession
-from transom.userland.powershell.values import PowerShellError, PsObject, to_number, to_text
+from transom.userland.powershell.values import (
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    to_number,
+    to_text,
+)
 
 
 async def _download(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
@@ -74,13 +80,23 @@ async def web_request(
     return answer
 
 
+def _status_code(answer: netclient.Fetched) -> PsObject:
+    """A value of the enum HttpStatusCode, by the name of its status."""
+    name = "".join(answer.reason.title().split()) or str(answer.status)
+    return PsObject("System.Net.HttpStatusCode", {"value__": answer.status}, name)
+
+
 def _web_error(
     command: str, message: str, answer: netclient.Fetched | None = None
 ) -> PowerShellError:
     status = (
         PsObject(
             "System.Net.HttpWebResponse",
-            {"StatusCode": answer.status, "StatusDescription": answer.reason},
+            {
+                "StatusCode": _status_code(answer),
+                "StatusDescription": answer.reason,
+                "Headers": Hashtable(dict(answer.headers)),
+            },
         )
         if answer
         else None
@@ -99,11 +115,21 @@ async def tcp_connect(evaluator: PowerShellSession, target: PsObject, arguments:
         connection = await evaluator.process.context.network.connect(
             to_text(arguments[0]), int(to_number(arguments[1]))
         )
-    except OSError:
+    except OSError as problem:
+        address = f"{to_text(arguments[0])}:{int(to_number(arguments[1]))}"
+        why = "No connection could be made because the target machine actively refused it"
+        if not isinstance(problem, ConnectionRefusedError):
+            why = (
+                "A connection attempt failed because the connected party did not properly respond "
+                "after a period of time, or established connection failed because connected host "
+                "has failed to respond"
+            )
+        if isinstance(problem, socket.gaierror):
+            why, address = "No such host is known", ""
         raise PowerShellError(
-            'Exception calling "Connect" with "2" argument(s): "No connection could be made '
-            "because the "
-            'target machine actively refused it"'
+            f'Exception calling "Connect" with "2" argument(s): "{why} {address}"',
+            "NotSpecified: (:) [], MethodInvocationException",
+            "SocketException",
         ) from None
     connection.close()
     target.properties["Connected"] = True

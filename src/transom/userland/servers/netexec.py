@@ -7,12 +7,12 @@ import re
 import socket
 import ssl
 import time
-from email.parser import BytesParser
-from email.policy import HTTP
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transom.http import goerrors
 from transom.kit.durations import format_duration, parse_duration
+from transom.kit.lazy import lazy_import
 from transom.userland import http_client as netclient
 from transom.userland.api import Program, ProgramContext
 from transom.userland.files import FileView
@@ -25,6 +25,13 @@ from transom.userland.servers.http import (
 )
 from transom.userland.servers.simple import as_json, flag
 from transom.userland.subprogram import run_captured
+
+if TYPE_CHECKING:
+    import email.parser as email_parser
+    import email.policy as email_policy
+else:
+    email_parser = lazy_import("email.parser")
+    email_policy = lazy_import("email.policy")
 
 _EPHEMERAL = (32768, 60999)
 _DISABLED = -1
@@ -353,7 +360,7 @@ def _form_file(request: ProgramHttpRequest) -> bytes | None:
     kind = request.headers.get("content-type", "")
     if not kind.startswith("multipart/form-data"):
         return None
-    message = BytesParser(policy=HTTP).parsebytes(
+    message = email_parser.BytesParser(policy=email_policy.HTTP).parsebytes(
         f"Content-Type: {kind}\r\n\r\n".encode() + request.body
     )
     for part in message.iter_parts():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import tempfile
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_function
+from transom.kit.tls_pairs import load_certificate_pair
 from transom.network.api import Accept
 
 HANDSHAKE = 0x16
@@ -28,10 +28,7 @@ def context_of(certificate: bytes, key: bytes) -> ssl.SSLContext:
     """Raises ssl.SSLError if they do not match."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.set_alpn_protocols(["http/1.1"])
-    with tempfile.NamedTemporaryFile() as pem:  # the ssl module loads certificates only from files
-        pem.write(certificate + b"\n" + key)
-        pem.flush()
-        made.load_cert_chain(pem.name)
+    load_certificate_pair(made, certificate, key)
     return made
 
 

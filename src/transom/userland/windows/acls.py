@@ -323,9 +323,7 @@ async def takeown(process: Process) -> int:
     account, accounts = process.context.windows.account, process.context.windows.system.accounts
     owner = ADMINISTRATORS if "/a" in lower else account.sid
     shown_owner = (
-        "the administrators group"
-        if "/a" in lower
-        else f'user "{accounts.name_of(account.sid).upper()}"'
+        "the administrators group" if "/a" in lower else f'user "{accounts.name_of(account.sid)}"'
     )
     code = 0
     for start in matching(process, given) or [given]:

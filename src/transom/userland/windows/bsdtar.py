@@ -5,12 +5,18 @@ from __future__ import annotations
 import calendar
 import io
 import tarfile
-import zipfile
+from typing import TYPE_CHECKING
 
+from transom.kit.lazy import lazy_import
 from transom.userland.limits import MAX_FILE, check_size
 from transom.userland.posix.commands.archive import TarMessages, run_tar
 from transom.userland.preemption import check_slice
 from transom.userland.process import Process
+
+if TYPE_CHECKING:
+    import zipfile
+else:
+    zipfile = lazy_import("zipfile")
 
 _VERSION = "bsdtar 3.3.2 - libarchive 3.3.2 zlib/1.2.5.f-ipp"
 _ZIP = b"PK\x03\x04"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import hashlib
 from typing import Final
 
+from transom.userland.limits import check_size
 from transom.userland.process import Command, Process
 from transom.userland.windows import certificate_tool
+from transom.userland.windows.wmi import disk_serial_number
 
 _CHUNK: Final = 1 << 20
 
@@ -15,6 +18,9 @@ _CHUNK: Final = 1 << 20
 def _words(process: Process) -> tuple[set[str], list[str]]:
     switches = {word.lower() for word in process.argv[1:] if word.startswith(("/", "-"))}
     return switches, [word for word in process.argv[1:] if not word.startswith(("/", "-"))]
+
+
+_MAX_LINES: Final = 2000
 
 
 def fc(process: Process) -> int:
@@ -37,10 +43,18 @@ def fc(process: Process) -> int:
             if a != b:
                 process.print_line(f"{index:08X}: {a:02X} {b:02X}")
         return 1
-    for name, data in zip(operands, (left, right), strict=True):
-        process.print_line(f"***** {name.upper() if name == operands[1] else name}")
-        process.write(data.decode("utf-8", "replace").rstrip("\r\n") + "\r\n")
-    process.print_line("*****\r\n")
+    check_size(max(left.count(b"\n"), right.count(b"\n")), _MAX_LINES)
+    one, two = (data.decode("utf-8", "replace").splitlines() for data in (left, right))
+    matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        # with the equal line before and after the difference
+        for name, lines, first, last in ((operands[0], one, a, b), (operands[1], two, c, d)):
+            process.print_line(f"***** {name.upper() if name == operands[1] else name}")
+            for line in lines[max(0, first - 1) : last + 1]:
+                process.print_line(line)
+        process.print_line("*****\r\n")
     return 1
 
 
@@ -51,7 +65,9 @@ def windows_tree(process: Process) -> int:
     if not files.is_directory(top):
         process.print_line(f"Invalid path - {top[2:].upper()}\r\nNo subfolders exist \r\n")
         return 1
-    process.print_line(f"Folder PATH listing\r\n{top.upper()}")
+    number = disk_serial_number(process.context, top[:2])
+    serial = f"{number[:4]}-{number[4:]}"
+    process.print_line(f"Folder PATH listing\r\nVolume serial number is {serial}\r\n{top.upper()}")
     lines = _branches(process, top, "/f" in switches, "")
     for line in lines:
         process.print_line(line)

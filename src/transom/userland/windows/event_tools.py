@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from xml.sax.saxutils import escape
 
+from transom.kit.escaping import escape_markup
 from transom.machines.windows.journal import LogEntry
 from transom.userland.process import Command, Process
 from transom.userland.windows.event_query import (
@@ -164,11 +164,12 @@ def _as_xml(process: Process, entry: LogEntry) -> str:
     level, computer = LEVELS.get(entry.level, 4), process.context.windows.system.computer_name
     return (
         "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>"
-        f"<Provider Name='{escape(entry.source)}'/><EventID Qualifiers='0'>{entry.event_id}</EventID><Level>{level}</Level>"
+        f"<Provider Name='{escape_markup(entry.source)}'/>"
+        f"<EventID Qualifiers='0'>{entry.event_id}</EventID><Level>{level}</Level>"
         f"<Task>0</Task><Keywords>0x80000000000000</Keywords><TimeCreated SystemTime='{event_xml_time(entry.time)}'/>"
-        f"<EventRecordID>{entry.number}</EventRecordID><Channel>{escape(entry.log)}</Channel>"
-        f"<Computer>{escape(computer)}</Computer><Security/></System>"
-        f"<EventData><Data>{escape(entry.message)}</Data></EventData></Event>"
+        f"<EventRecordID>{entry.number}</EventRecordID><Channel>{escape_markup(entry.log)}</Channel>"
+        f"<Computer>{escape_markup(computer)}</Computer><Security/></System>"
+        f"<EventData><Data>{escape_markup(entry.message)}</Data></EventData></Event>"
     )
 
 

@@ -202,6 +202,7 @@ class _Robocopy:
         self._log = log
         self._lines: list[str] = []
         self.copied = self.skipped = self.size = 0
+        self.skipped_size = self.made = 0
         self.extras = self.folders = self.failed = 0
 
     def say(self, line: str) -> None:
@@ -249,6 +250,7 @@ class _Robocopy:
     def _make_folder(self, path: str, place: str) -> None:
         """/S leaves out empty directories."""
         self.folders += 1
+        self.made += not self._files.is_directory(place)
         keeps_empty = bool(self._plan.switches & {"e", "mir"}) or path == self._plan.source
         if "l" not in self._plan.switches and (keeps_empty or self._files.listdir(path)):
             self._files.mkdir(place, parents=True)
@@ -260,7 +262,7 @@ class _Robocopy:
             older = files.exists(place) and state.mtime < files.stat(place).mtime
             same = files.exists(place) and files.read(place) == data
             if same or ("xo" in switches and older):
-                self.skipped += 1
+                self.skipped, self.skipped_size = self.skipped + 1, self.skipped_size + len(data)
             else:
                 if "l" not in switches:
                     files.copy(path, place)
@@ -307,12 +309,20 @@ class _Robocopy:
             f"\r\n{'-' * 78}\r\n\r\n               Total    Copied   Skipped  Mismatch    FAILED "
             "   Extras"
         )
-        self.say(f"    Dirs : {folders:>9} {folders:>9} {0:>9} {0:>9} {0:>9} {0:>9}")
+        old = folders - self.made
+        self.say(f"    Dirs : {folders:>9} {self.made:>9} {old:>9} {0:>9} {0:>9} {0:>9}")
         self.say(
             f"   Files : {total:>9} {self.copied:>9} {self.skipped:>9} {0:>9} {self.failed:>9} "
             f"{self.extras:>9}"
         )
-        self.say(f"   Bytes : {self.size:>9} {self.size:>9} {0:>9} {0:>9} {0:>9} {0:>9}\r\n")
+        size = self.size + self.skipped_size
+        skipped = self.skipped_size
+        self.say(f"   Bytes : {size:>9} {self.size:>9} {skipped:>9} {0:>9} {0:>9} {0:>9}")
+        zero = "0:00:00"
+        self.say(f"   Times : {zero:>9} {zero:>9} {'':>9} {'':>9} {zero:>9} {zero:>9}")
+        clock = time.gmtime(self._process.context.clock.time())
+        ended = time.strftime("%A, %B %-d, %Y %-I:%M:%S %p", clock)
+        self.say(f"   Ended : {ended}\r\n")
 
 
 def _robocopy_plan(words: Sequence[str]) -> _RobocopyPlan | None:

@@ -193,9 +193,12 @@ def _policy(process: Process, profile: str) -> str:
     return f"{inbound},{outbound}"
 
 
+_LOG_FILE: Final = r"%systemroot%\system32\LogFiles\Firewall\pfirewall.log"
+
+
 def _show_profiles(process: Process, wanted: Sequence[str], words: Sequence[str]) -> int:
     part = words[0] if words else ""
-    if part not in ("", "state", "firewallpolicy", "settings"):
+    if part not in ("", "state", "firewallpolicy", "settings", "logging"):
         process.print_line(f"\r\n{_SYNTAX}")
         return 1
     for profile in wanted:
@@ -207,7 +210,16 @@ def _show_profiles(process: Process, wanted: Sequence[str], words: Sequence[str]
             process.print_line(f"{'Firewall Policy':<38}{_policy(process, profile)}")
         if part in ("", "settings"):
             process.print_line(f"{'LocalFirewallRules':<38}N/A (GPO-store only)")
+            process.print_line(f"{'LocalConSecRules':<38}N/A (GPO-store only)")
             process.print_line(f"{'InboundUserNotification':<38}Disable")
+            process.print_line(f"{'RemoteManagement':<38}Disable")
+            process.print_line(f"{'UnicastResponseToMulticast':<38}Enable")
+        if part in ("", "logging"):
+            process.print_line("\r\nLogging:")
+            process.print_line(f"{'LogAllowedConnections':<38}Disable")
+            process.print_line(f"{'LogDroppedConnections':<38}Disable")
+            process.print_line(f"{'FileName':<38}{_LOG_FILE}")
+            process.print_line(f"{'MaxFileSize':<38}4096\r\n")
     process.print_line("Ok.\r\n")
     return 0
 

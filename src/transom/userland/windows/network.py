@@ -11,6 +11,7 @@ from transom.userland.api import OpenSocket
 from transom.userland.network_view import NetworkInterface, NetworkView
 from transom.userland.process import Command, Process
 from transom.userland.windows import routes
+from transom.userland.windows.report_rows import formatted_rows
 from transom.userland.windows.wmi import image_name
 
 
@@ -297,11 +298,27 @@ def endpoint_text(one: OpenSocket) -> str:
 
 
 def getmac(process: Process) -> int:
-    process.print_line("\r\nPhysical Address    Transport Name\r\n=================== " + "=" * 58)
+    """`/fo table|list|csv`, `/nh` (no heading), `/v` (names of connections and adapters)."""
+    words = [word.lower() for word in process.argv[1:]]
+    shape = words[words.index("/fo") + 1] if "/fo" in words[:-1] else "table"
+    known = ("/fo", "/nh", "/v", "table", "list", "csv")
+    wrong = next((word for word in words if word not in known), "")
+    if wrong or shape not in known[3:]:
+        process.complain(
+            f"ERROR: Invalid argument/option - '{wrong or shape}'.\r\nType \"GETMAC /?\" for usage."
+        )
+        return 1
+    columns = [("Physical Address", 19), ("Transport Name", 58)]
+    if "/v" in words:
+        columns = [("Connection Name", 15), ("Network Adapter", 15), *columns]
+    rows: list[list[str]] = []
     for interface in process.context.windows.network.interfaces():
         device = f"\\Device\\Tcpip_{{{interface.guid}}}"
         name = "Media disconnected" if interface.under_switch else device
-        process.print_line(f"{interface.mac:<19} {name}")
+        more = [interface.name, interface.description] if "/v" in words else []
+        rows.append([*more, interface.mac, name])
+    for line in formatted_rows(columns, rows, shape, heading="/nh" not in words):
+        process.print_line(line)
     return 0
 
 

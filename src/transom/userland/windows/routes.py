@@ -335,10 +335,38 @@ def _interfaces(process: Process, words: Sequence[str]) -> list[NetworkInterface
     return [found] if found is not None else []
 
 
-def _show_config(process: Process, words: Sequence[str]) -> int:
+def _wants_loopback(words: Sequence[str]) -> bool:
+    plain, named = _options(words)
+    wanted = (named.get("name") or named.get("interface") or next(iter(plain), "")).strip('"')
+    return wanted.lower() in ("", LOOPBACK_NAME.lower(), str(LOOPBACK_INDEX))
+
+
+def _show_loopback(process: Process) -> None:
+    process.print_line(f'\r\nConfiguration for interface "{LOOPBACK_NAME}"')
+    process.print_line(f"    {'DHCP enabled:':<38}No")
+    process.print_line(f"    {'IP Address:':<38}127.0.0.1")
+    process.print_line(f"    {'Subnet Prefix:':<38}127.0.0.0/8 (mask 255.0.0.0)")
+    process.print_line(f"    {'InterfaceMetric:':<38}{LOOPBACK_METRIC}")
+
+
+def _show_addresses(process: Process, words: Sequence[str]) -> int:
+    return _show_config(process, words, names=False)
+
+
+def _show_name_servers(process: Process, servers: Sequence[str]) -> None:
+    shown = servers or ("None",)
+    process.print_line(f"    {'Statically Configured DNS Servers:':<38}{shown[0]}")
+    for server in shown[1:]:
+        process.print_line(f"{'':<42}{server}")
+    process.print_line(f"    {'Register with which suffix:':<38}Primary only")
+    process.print_line(f"    {'Statically Configured WINS Servers:':<38}None")
+
+
+def _show_config(process: Process, words: Sequence[str], *, names: bool = True) -> int:
+    """`names`: with the name servers."""
     view = process.context.windows.network
-    found = _interfaces(process, words)
-    if not found:
+    found, loopback = _interfaces(process, words), _wants_loopback(words)
+    if not found and not loopback:
         process.print_line("The filename, directory name, or volume label syntax is incorrect.\r\n")
         return 1
     for interface in found:
@@ -352,12 +380,12 @@ def _show_config(process: Process, words: Sequence[str]) -> int:
             process.print_line(f"    {'Default Gateway:':<38}{gateway}")
             process.print_line(f"    {'Gateway Metric:':<38}256")
         process.print_line(f"    {'InterfaceMetric:':<38}{METRIC}")
-        servers = view.dns_servers(interface) or ("None",)
-        process.print_line(f"    {'Statically Configured DNS Servers:':<38}{servers[0]}")
-        for server in servers[1:]:
-            process.print_line(f"{'':<42}{server}")
-        process.print_line(f"    {'Register with which suffix:':<38}Primary only")
-        process.print_line(f"    {'Statically Configured WINS Servers:':<38}None")
+        if names:
+            _show_name_servers(process, view.dns_servers(interface))
+    if loopback:
+        _show_loopback(process)
+        if names:
+            _show_name_servers(process, ())
     process.print_line()
     return 0
 
@@ -578,7 +606,8 @@ _NETSH: Final = (
         ),
         _show_ipv6_addresses,
     ),
-    (_under("show config", "show addresses", "show address", "show ipaddresses"), _show_config),
+    (_under("show config"), _show_config),
+    (_under("show addresses", "show address", "show ipaddresses"), _show_addresses),
     (_under("show dnsservers", "show dns"), _show_dns),
     (_under("show interfaces", "show interface"), _show_ip_interfaces),
     (_under("show subinterfaces", "show subinterface"), _show_subinterfaces),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from typing import Final
-from xml.sax.saxutils import escape
 
+from transom.kit.escaping import escape_markup
 from transom.machines.windows.journal import ScheduledTask
 from transom.machines.windows.registry import WindowsRegistry
 from transom.machines.windows.time_zones import offset_seconds
@@ -70,13 +70,13 @@ def _trigger(registry: WindowsRegistry, task: ScheduledTask) -> list[str]:
 def task_document(registry: WindowsRegistry, task: ScheduledTask, sid: str) -> str:
     """`sid` is that of the account that the task runs as."""
     program, _, arguments = task.command.partition(" ")
-    about = f"    <Description>{escape(task.description)}</Description>"
+    about = f"    <Description>{escape_markup(task.description)}</Description>"
     lines = [
         '<?xml version="1.0" encoding="UTF-16"?>',
         '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">',
         "  <RegistrationInfo>",
         *([about] if task.description else []),
-        f"    <URI>\\{escape(task.name)}</URI>",
+        f"    <URI>\\{escape_markup(task.name)}</URI>",
         "  </RegistrationInfo>",
         "  <Triggers>",
         *_trigger(registry, task),
@@ -92,8 +92,8 @@ def task_document(registry: WindowsRegistry, task: ScheduledTask, sid: str) -> s
         "  </Settings>",
         '  <Actions Context="Author">',
         "    <Exec>",
-        f"      <Command>{escape(program)}</Command>",
-        *([f"      <Arguments>{escape(arguments)}</Arguments>"] if arguments else []),
+        f"      <Command>{escape_markup(program)}</Command>",
+        *([f"      <Arguments>{escape_markup(arguments)}</Arguments>"] if arguments else []),
         "    </Exec>",
         "  </Actions>",
         "</Task>",

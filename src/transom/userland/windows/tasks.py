@@ -266,9 +266,14 @@ def _query(process: Process, options: dict[str, str], name: str) -> int:
         _print_csv(process, tasks, verbose="/v" in options, heading="/nh" not in options)
         return 0
     if shape == "list" or "/v" in options:
+        verbose = "/v" in options
+        width = 37 if verbose else 14
+        process.print_line()
         for task in tasks:
-            for key, value in (("Folder", "\\"), *_details(process, task)):
-                process.print_line(f"{key + ':':<38} {value}")
+            rows = [row for row in _details(process, task) if verbose or row[0] in _BRIEF]
+            process.print_line("Folder: \\")
+            for key, value in rows:
+                process.print_line(f"{key + ':':<{width}} {value}")
             process.print_line()
         return 0
     process.print_line("\r\nFolder: \\")
@@ -305,6 +310,9 @@ def _start(process: Process, task: ScheduledTask, shape: str) -> str:
         return "N/A"
     local = task.start + offset_seconds(process.context.windows.system.registry, task.start)
     return time.strftime(shape, time.gmtime(local))
+
+
+_BRIEF: Final = ("HostName", "TaskName", "Next Run Time", "Status", "Logon Mode")
 
 
 def _details(process: Process, task: ScheduledTask) -> list[tuple[str, str]]:

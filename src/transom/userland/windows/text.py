@@ -247,10 +247,19 @@ async def windows_sort(process: Process) -> int:
 
 
 async def more(process: Process) -> int:
-    operands = [argument for argument in process.argv[1:] if not argument.startswith("/")]
+    """`+n` begins at line n (the first is 0), `/s` joins blank lines, `/tn` is the width of tabs."""
+    words = process.argv[1:]
+    operands = [word for word in words if not word.startswith(("/", "+"))]
+    switches = [word[1:].lower() for word in words if word.startswith("/")]
+    start = next((int(word[1:]) for word in words if re.fullmatch(r"\+\d+", word)), 0)
+    tab = next((int(one[1:]) for one in switches if re.fullmatch(r"t\d{1,3}", one)), 8)
     found = await _lines(process, operands)
-    for _, line in found or []:
-        process.write(line + "\r\n")
+    blank = False
+    for number, (_, line) in enumerate(found or []):
+        if number < start or ("s" in switches and blank and not line.strip()):
+            continue
+        blank = not line.strip()
+        process.write(line.expandtabs(tab or 1) + "\r\n")
     return int(found is None)
 
 

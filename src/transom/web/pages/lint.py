@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import orjson
 
 from transom.http.messages import Answer
 from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
+from transom.web.child_jobs import Job
 from transom.web.layout import page_response
 from transom.web.markup import tag
 from transom.web.responses import json_page
@@ -22,6 +24,7 @@ else:
     manifest_check = lazy_import("transom.web.pages.manifest_check")
 
 MOST_BYTES: Final = 256 * 1024
+_MOST_IN_THREAD: Final = 16 * 1024  # characters; starting a process takes 0.3 s
 _FORMATS: Final = (("text", "text"), ("json", "JSON"), ("sarif", "SARIF"), ("junit", "JUnit"))
 _EXAMPLE: Final = """\
 apiVersion: apps/v1
@@ -93,21 +96,45 @@ async def show_lint(request: PageRequest) -> Answer:
 
 
 async def check_manifests(request: PageRequest) -> Answer:
-    text, choice, body = _read(request)
-    later = node_choice.read_rehearsal(_field_of(body), choice)
-    return json_page(await run_in_worker(manifest_check.check_manifest, text, choice, later))
+    manifest = _read(request)
+    if manifest.is_large:
+        return json_page(await request.services.jobs.run(Job.LINT, manifest.document()))
+    arguments = (manifest.text, manifest.choice, manifest.later)
+    return json_page(await run_in_worker(manifest_check.check_manifest, *arguments))
 
 
 async def save_report(request: PageRequest) -> Answer:
-    text, choice, body = _read(request)
-    form = str(body.get("format") or "text")
+    manifest = _read(request)
+    form = manifest.fields.get("format") or "text"
     if form not in dict(_FORMATS):
         raise ApiError(400, "BadRequest", f"format is one of {', '.join(dict(_FORMATS))}")
-    later = node_choice.read_rehearsal(_field_of(body), choice)
-    return json_page(await run_in_worker(manifest_check.render_report, text, choice, form, later))
+    if manifest.is_large:
+        report = await request.services.jobs.run(Job.LINT_REPORT, manifest.document(), form)
+        return json_page(report)
+    arguments = (manifest.text, manifest.choice, form, manifest.later)
+    return json_page(await run_in_worker(manifest_check.render_report, *arguments))
 
 
-def _read(request: PageRequest) -> tuple[str, NodeChoice, dict[str, object]]:
+class _PastedManifest(NamedTuple):
+    """A checked request: the text, the nodes now and after an upgrade, and all fields of the form."""
+
+    text: str
+    choice: NodeChoice
+    later: NodeChoice | None
+    fields: dict[str, str]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is checked in a child process: a thread would hold the interpreter's lock for
+        too long, and cannot be ended.
+        """
+        return len(self.text) > _MOST_IN_THREAD
+
+    def document(self) -> str:
+        return orjson.dumps(self.fields).decode()
+
+
+def _read(request: PageRequest) -> _PastedManifest:
     if len(request.http.body) > 2 * MOST_BYTES:
         raise ApiError(413, "RequestEntityTooLarge", "at most 256 KiB of manifests can be checked")
     body = request.json()
@@ -116,11 +143,9 @@ def _read(request: PageRequest) -> tuple[str, NodeChoice, dict[str, object]]:
         raise ApiError(400, "BadRequest", "text is required")
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise ApiError(413, "RequestEntityTooLarge", "at most 256 KiB of manifests can be checked")
-    return text, node_choice.read_choice(_field_of(body)), body
-
-
-def _field_of(body: dict[str, object]) -> Callable[[str], str]:
-    return lambda name: str(body.get(name) or "")
+    fields = {name: str(value or "") for name, value in body.items()} | {"text": text}
+    choice, later = node_choice.read_choices(fields)
+    return _PastedManifest(text, choice, later, fields)
 
 
 PAGE = Page(

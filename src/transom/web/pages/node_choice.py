@@ -6,7 +6,7 @@ Values come from a browser, so they are checked; the form offers what the tables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, cast
 
 from transom.machinery.errors import ApiError
@@ -44,6 +44,16 @@ def read_choice(value: Callable[[str], str], default: str = "") -> NodeChoice:
         cast(Runtime | None, _one_of("runtime", value("runtime"), ALL_RUNTIMES)),
         cast(Network | None, _one_of("network", value("network"), ALL_NETWORKS)),
     )
+
+
+def read_choices(fields: Mapping[str, str]) -> tuple[NodeChoice, NodeChoice | None]:
+    """The nodes of a form, now and after an upgrade. Raises ApiError 400."""
+
+    def value(name: str) -> str:
+        return fields.get(name, "")
+
+    choice = read_choice(value)
+    return choice, read_rehearsal(value, choice)
 
 
 def read_rehearsal(value: Callable[[str], str], now: NodeChoice) -> NodeChoice | None:

@@ -13,10 +13,11 @@ from transom.web.routing import PageRequest
 from transom.web.scenario_runs import ScenarioPhase, ScenarioState
 
 if TYPE_CHECKING:
-    from transom.scenarios import catalogue
+    from transom.scenarios import catalogue, model
     from transom.scenarios.model import Scenario
 else:
     catalogue = lazy_import("transom.scenarios.catalogue")
+    model = lazy_import("transom.scenarios.model")
 
 _PHASES = {
     ScenarioPhase.STARTING: ("warn", "starting: this takes up to some minutes"),
@@ -83,6 +84,7 @@ def _card(
         ("Symptom", with_code(one.symptom)),
         ("Evidence", tag("code", one.evidence.replace("NODE", state.node) if on else one.evidence)),
         ("Remedy", with_code(one.remedy)),
+        ("Releases", model.scenario_releases(one) or None),
         ("Issue", issue_link(one.issue) if one.issue else None),
     ]
     return tag(

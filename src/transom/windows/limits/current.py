@@ -23,6 +23,11 @@ _SHOWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "topics": ("hyper-v", "isolation"),
     },
     "WIN-OS-119": {"runtimes": ("docker",)},
+    "WIN-OS-136": {
+        "builds": (0, 19042),
+        "patches": ((17763, 1817), (19041, 662), (19042, 662)),
+        "runtimes": ("containerd",),
+    },
     "WIN-POD-113": {
         "needs": ("ContainerStopSignals",),
         "fields": (
@@ -37,13 +42,15 @@ _SHOWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "WIN-POD-114": {"message": "windows pods cannot be resized", "topics": ("resize",)},
     "WIN-POD-115": {
         "fields": (RecordField("spec.resources"),),
-        "given": _WINDOWS,
         "severity": "error",
         "fix": "drop",
+        "reason": "PodLevelResourcesNotSupported",
         "message": "may not be set for a windows pod",
-        "note": "Without spec.os.name the API server accepts them; on Windows they have no effect.",
+        "note": "Without spec.os.name the API server accepts them, and the kubelet of a Windows node "
+        "rejects the pod.",
     },
     "WIN-NET-105": {"runtimes": ("containerd",), "unless": HOST_PROCESS},
+    "WIN-NET-107": {"builds": (17763, 17763), "networks": ("overlay",)},
     "WIN-NET-108": {"builds": (17763, 17763), "networks": ("overlay",), "patches": ((17763, 379),)},
     "WIN-NET-115": {
         "fields": (

@@ -106,6 +106,7 @@ def test_only_kubelets_of_windows_have_its_flags() -> None:
         kubelet.parse_kubelet_flags(["--windows-service"], (1, 36), windows=False)
 
 
+@pytest.mark.windows("W-NODE-44")
 @pytest.mark.parametrize(
     ("flag", "minor", "text"),
     [

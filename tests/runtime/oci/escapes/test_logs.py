@@ -157,7 +157,7 @@ async def test_the_machines_log_directory(node: ContextFactory, tmp_path: Path) 
             f"ln -s ../.. /logs/up; mknod /logs/disk b {os.major(disk)} {os.minor(disk)}",
         )
 
-        def get(path: str) -> HttpResponse:
+        def get(path: str) -> Any:
             return hostlogs.serve_host_logs(env.host.files, env.os, path)
 
         assert (get("good").status, bytes(get("good").body)) == (200, b"mine\n")
