@@ -13,10 +13,12 @@ from tests.doctor.patients import NOW, event, healthy, node, pod, windows_node
 
 from transom.client.api import ApiUnreachable, ObjectList
 from transom.client.resources import GroupVersionResource
+from transom.doctor.control_plane import check_clocks
 from transom.doctor.examine import UnknownName, examine
 from transom.doctor.gather import INSIDE, STORE, gather_snapshot
 from transom.doctor.nodelogs import collect_node_logs
 from transom.doctor.snapshot import ClusterSnapshot
+from transom.kit.clock import rfc3339_micro
 from transom.machinery.errors import ApiError
 
 LOG = "/api/v1/namespaces/default/pods/a/log?tailLines=50&container=c"
@@ -68,6 +70,20 @@ def test_another_cluster_has_no_inside() -> None:
         {},
         {},
     )
+
+
+def test_times_are_compared_with_the_time_of_a_cluster_that_was_advanced() -> None:
+    lease = {
+        "metadata": {"namespace": "kube-node-lease", "name": "windows-1"},
+        "spec": {"renewTime": rfc3339_micro(NOW + 3600)},
+    }
+    for clock, skewed in (
+        ({"time": rfc3339_micro(NOW + 3600), "virtual": True}, False),
+        ({"time": rfc3339_micro(NOW), "virtual": False}, True),
+    ):
+        found = read(Fake({"/transom/clock": clock}, nodes=[node("windows-1")], leases=[lease]))
+        found.server_time = NOW
+        assert bool(list(check_clocks(found))) is skewed
 
 
 def test_our_own_clusters_report_more_and_may_report_unknown_fields() -> None:

@@ -60,9 +60,11 @@ async def test_calls_share_a_connection(tmp_path: Path) -> None:
 
 async def test_large_messages_respect_the_windows_of_both_sides(tmp_path: Path) -> None:
     async with play(tmp_path) as (channel, _server):
-        large = bytes(range(256)) * 40_000  # 10 MB, far more than a window
-        answers = await asyncio.gather(*(channel.call("/a.B/C", large, 15) for _ in range(3)))
-        assert all(answer == b"/a.B/C " + large for answer in answers)
+        # Far more than the server's window of 64 KB; the first, which is 10 MB, also more than our
+        # half a window of 16 MiB, after which the channel grants the server more.
+        messages = [bytes(range(256)) * (40_000 if first else 2_000) for first in (True, False)]
+        answers = await asyncio.gather(*(channel.call("/a.B/C", m, 60) for m in messages))
+        assert answers == [b"/a.B/C " + message for message in messages]
 
 
 async def test_no_more_streams_than_the_server_allows(tmp_path: Path) -> None:

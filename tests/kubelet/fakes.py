@@ -29,6 +29,7 @@ from transom.runtime.api import (
     Sandbox,
     SandboxConfig,
     SandboxStats,
+    WindowsResources,
 )
 
 
@@ -168,7 +169,7 @@ class FakeRuntime:
         return ""
 
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
         self._call("update_container_resources", self._containers[container_id].name, resources)
 

@@ -297,8 +297,16 @@ def test_custom_objects_keep_all_but_their_metadata() -> None:
         ),
         (
             b'{"kind":"Widget"}',
-            'Widget in version "v1" cannot be handled as a Widget: /, Kind=Widget is unstructured '
-            'and is not suitable for converting to "example.com/v1"',
+            "the API version in the data () does not "
+            "match the expected API version (example.com/v1)",
+        ),
+        *(
+            (
+                b'{"apiVersion":"%s","kind":"Widget"}' % written.encode(),
+                f"the API version in the data ({written}) does not "
+                "match the expected API version (example.com/v1)",
+            )
+            for written in ("v1", "apps/v1", "example.com/", "example.com/v3")
         ),
     ],
 )

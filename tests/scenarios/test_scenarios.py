@@ -114,3 +114,4 @@ async def test_pods_wait_for_the_account_of_a_new_namespace() -> None:
 def test_scenarios_name_the_public_issue() -> None:
     for name, scenario in SCENARIOS.items():
         assert re.fullmatch(r"[\w-]+/[\w-]+#[1-9]\d*", scenario.issue), name
+        assert "--help" not in scenario.evidence

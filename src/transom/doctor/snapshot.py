@@ -38,6 +38,7 @@ class ClusterSnapshot:
     secrets: Mapping[tuple[str, str], str] = field(default_factory=dict)
     # names of ExternalName services that cluster DNS does not resolve, and why
     unresolved: Mapping[str, str] = field(default_factory=dict)
+    virtual_time: bool = False  # `now` is the cluster's time, not this machine's
     server_time: float = 0.0  # of the API server, from its Date header; 0 if it has none
 
     def of(self, plural: str) -> Sequence[Object]:

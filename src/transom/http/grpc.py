@@ -349,8 +349,8 @@ def _state_machine() -> h2_connection.H2Connection:
     )
 
 
-def _outcome(call: _Call) -> bytes | RpcError:
-    answer, body = call.answer, call.body
+def grpc_failure(answer: dict[str, str]) -> RpcError | None:
+    """The error that the headers and trailers of a finished call report; None if it succeeded."""
     status = answer.get("grpc-status", "")
     if not status.isdecimal():
         if answer.get(":status", "200") != "200":
@@ -360,6 +360,14 @@ def _outcome(call: _Call) -> bytes | RpcError:
     if status != "0":
         code = CODES[int(status)] if int(status) < len(CODES) else f"Code({status})"
         return RpcError(code, unquote(answer.get("grpc-message", "")))
+    return None
+
+
+def _outcome(call: _Call) -> bytes | RpcError:
+    answer, body = call.answer, call.body
+    failure = grpc_failure(answer)
+    if failure is not None:
+        return failure
     if len(body) < _PREFIX or len(body) != _PREFIX + int.from_bytes(body[1:_PREFIX], "big"):
         return RpcError("Internal", "unexpected EOF")
     if body[0]:

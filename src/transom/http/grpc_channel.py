@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final
-from urllib.parse import unquote
 
 from hpack import Decoder, HPACKError
 
-from transom.http.grpc import CODES
+from transom.http.grpc import grpc_failure
 from transom.kit.rpc import RpcError
 
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GO_AWAY, _WINDOW_UPDATE, _CONTINUATION = (
@@ -397,7 +396,11 @@ class GrpcChannel(asyncio.Protocol):
         self._blocked.pop(number, None)
         if self._waiting:
             self._wake()
-        stream.ended(_outcome(stream.answer, complete=not stream.body))
+        outcome = grpc_failure(stream.answer)
+        if outcome is None:
+            complete = not stream.body
+            outcome = RpcError("OK", "") if complete else RpcError("Internal", "unexpected EOF")
+        stream.ended(outcome)
 
     def _on_reset(self, _flags: int, number: int, data: bytes) -> None:
         stream = self._streams.pop(number, None)
@@ -502,16 +505,3 @@ def _encode_text(text: bytes) -> bytes:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _outcome(answer: dict[str, str], *, complete: bool) -> RpcError:
-    status = answer.get("grpc-status", "")
-    if not status.isdecimal():
-        if answer.get(":status", "200") != "200":
-            text = f"unexpected HTTP status code received from server: {answer[':status']}"
-            return RpcError("Unimplemented" if answer[":status"] == "404" else "Unknown", text)
-        return RpcError("Internal", "server closed the stream without sending trailers")
-    if status != "0":
-        code = CODES[int(status)] if int(status) < len(CODES) else f"Code({status})"
-        return RpcError(code, unquote(answer.get("grpc-message", "")))
-    return RpcError("OK", "") if complete else RpcError("Internal", "unexpected EOF")

@@ -133,12 +133,18 @@ class ContainerBuilder:
         variables = await make_environment_variables(env, self._objects, pod, container, pod_ips)
         values = dict(variables)
         mounts = await volume_mounts(env, container, volumes, values, volume_images)
+        if env.os.locks_sub_paths(env.config.release):
+            sub_paths = [mount.host_path for mount in mounts if mount.volume_path]
+            self._volumes.keep_open(uid, sub_paths[:-1])  # it closes only the last one
         hosts = self._hosts_file(pod, container, pod_ips, hostname, domain)
         if hosts is not None:
             mounts.append(hosts)
         linux, windows = env.os.container_options(pod, container, image, env.host, env.config)
         if linux is not None:
             linux = replace(linux, resources=self._managers.adjust(pod, container, linux.resources))
+        if windows is not None:
+            adjusted = self._managers.adjust_windows(pod, container, windows.resources)
+            windows = replace(windows, resources=adjusted)
         termination = self._termination_log(uid, container)
         if termination is not None:
             mounts.append(termination)

@@ -161,7 +161,7 @@ def has_memory_manager(release: tuple[int, int], gates: Mapping[str, bool]) -> b
 
 
 def has_windows_affinity(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
-    """Whether kubelets of Windows nodes manage memory."""
+    """Whether kubelets of Windows nodes manage CPUs and memory."""
     return FeatureSet(Release(*release), gates).enabled("WindowsCPUAndMemoryAffinity")
 
 

@@ -12,7 +12,7 @@ from transom.kit.clock import rfc3339
 from transom.kit.goquote import go_quote
 from transom.kubelet import apparmor
 from transom.kubelet.config import DEFAULT_EVICTION_LINUX, IDS_PER_POD, KubeletConfig
-from transom.kubelet.features import has_memory_manager
+from transom.kubelet.features import has_cpu_manager, has_memory_manager
 from transom.kubelet.os_linux_disks import LinuxDisks
 from transom.kubelet.os_linux_pods import LinuxPods
 from transom.kubelet.stats import shapes
@@ -105,6 +105,9 @@ class LinuxRules(LinuxPods, LinuxDisks):
 
     def has_container_manager(self) -> bool:
         return True
+
+    def has_cpu_manager(self, config: KubeletConfig) -> bool:
+        return has_cpu_manager(config.release, config.feature_gates)
 
     def has_memory_manager(self, config: KubeletConfig) -> bool:
         return has_memory_manager(config.release, config.feature_gates)

@@ -112,6 +112,12 @@ class LinuxPods:
     def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
         return _resources(pod, container, host)
 
+    def locks_sub_paths(self, release: tuple[int, int]) -> bool:
+        return False
+
+    def pod_resources_problem(self, release: tuple[int, int]) -> str:
+        return ""
+
     def resize_problem(self) -> str:
         return ""
 

@@ -132,6 +132,9 @@ class WindowsRules(WindowsPods, WindowsDisks):
     def has_container_manager(self) -> bool:
         return False
 
+    def has_cpu_manager(self, config: KubeletConfig) -> bool:
+        return has_windows_affinity(config.release, config.feature_gates)
+
     def has_memory_manager(self, config: KubeletConfig) -> bool:
         return has_windows_affinity(config.release, config.feature_gates)
 

@@ -53,6 +53,8 @@ _MAX_CPUS = 64  # of one processor group: a process does not see more
 _FULL = 10_000
 _MIN_WEIGHT, _MIN_WEIGHT_HYPERV = 5_000, 10
 _WEIGHTS_UNTIL = (1, 17)
+_SUB_PATHS_CLOSED_SINCE = (1, 37)
+_POD_RESOURCES_SINCE = (1, 34)  # the kubelet knows them, and rejects them
 _USER_NAMES_SINCE = (1, 16)
 _HOST_PROCESS_GATE = "WindowsHostProcessContainers"
 _NO_UIDS = LIMITS["WIN-SEC-011"]
@@ -117,6 +119,14 @@ class WindowsPods:
 
     def recursive_read_only_mounts(self, host: Host, runtime: RuntimeVersion) -> bool:
         return False
+
+    def locks_sub_paths(self, release: tuple[int, int]) -> bool:
+        return release < _SUB_PATHS_CLOSED_SINCE
+
+    def pod_resources_problem(self, release: tuple[int, int]) -> str:
+        if release < _POD_RESOURCES_SINCE:
+            return ""
+        return "pod-level resources are not supported on Windows"
 
     def resize_problem(self) -> str:
         return "In-place pod resize is not supported on Windows"

@@ -68,8 +68,9 @@ class OsRules(Protocol):
         """
 
     def has_container_manager(self) -> bool:
-        """Whether the kubelet manages CPUs and their topology."""
+        """Whether the kubelet manages cgroups."""
 
+    def has_cpu_manager(self, config: KubeletConfig) -> bool: ...
     def has_memory_manager(self, config: KubeletConfig) -> bool: ...
     def memory_policy_problem(self, policy: str, release: tuple[int, int]) -> str:
         """Why the memory manager does not have this policy, other than None; empty if it has."""
@@ -89,8 +90,16 @@ class OsRules(Protocol):
     def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
         """The limits of a container. Only Linux containers can be resized."""
 
+    def locks_sub_paths(self, release: tuple[int, int]) -> bool:
+        """Whether the kubelet keeps subPath directories of a container open that has several."""
+
     def resize_problem(self) -> str:
         """Why containers cannot be resized; empty when they can."""
+
+    def pod_resources_problem(self, release: tuple[int, int]) -> str:
+        """Why a pod cannot have resources as a whole; empty when it can, or when a kubelet of this
+        release does not check it.
+        """
 
     def recursive_read_only_mounts(self, host: Host, runtime: RuntimeVersion) -> bool:
         """Whether the runtime can make read-only what is mounted below a volume."""

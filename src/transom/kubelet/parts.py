@@ -13,7 +13,14 @@ from typing import Any, Protocol
 from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.failures import PodRejection
 from transom.machinery.objects import Object
-from transom.runtime.api import ContainerConfig, Image, LinuxResources, Sandbox, SandboxConfig
+from transom.runtime.api import (
+    ContainerConfig,
+    Image,
+    LinuxResources,
+    Sandbox,
+    SandboxConfig,
+    WindowsResources,
+)
 
 
 class HookFailure(Exception):
@@ -172,6 +179,11 @@ class ResourceManagers(Protocol):
     def adjust(self, pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
         """The resources of a container with the CPUs and the memory that it may use."""
 
+    def adjust_windows(
+        self, pod: Object, container: Object, resources: WindowsResources
+    ) -> WindowsResources:
+        """The same of a Windows container."""
+
     def pod_resources(self, pod: Object) -> LinuxResources:
         """The limits of a pod as a whole, for its cgroup."""
 
@@ -181,6 +193,11 @@ class ResourceManagers(Protocol):
 
 class NoResourceManagers:
     def adjust(self, pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
+        return resources
+
+    def adjust_windows(
+        self, pod: Object, container: Object, resources: WindowsResources
+    ) -> WindowsResources:
         return resources
 
     def pod_resources(self, pod: Object) -> LinuxResources:

@@ -132,7 +132,9 @@ def parse_config(raw: bytes) -> Object:
     if not isinstance(config, dict):
         kind = {list: "array", str: "string", bool: "bool"}.get(type(config), "number")
         why = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding YAML: error unmarshaling JSON: {why}")
+        raise bad_request(
+            f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
+        )
     return config
 
 

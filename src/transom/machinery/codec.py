@@ -100,15 +100,13 @@ def decode_object(
     *,
     strict: bool = False,
     also: Collection[GVK] = (),
-    versions: Collection[str] = (),
     types: SchemaTable = schema.BASE,
 ) -> Decoded:
     """The body as an object of the expected kind; raises DecodeError.
 
     With `strict`, unknown and duplicate fields are reported in `problems`. `also` are other
     accepted versions (an Eviction may be of policy/v1 or v1beta1). A kind without a built-in type
-    is custom: its metadata is normalised, the rest is unchanged; `versions` are those of its
-    definition.
+    is custom: its metadata is normalised, the rest is unchanged.
     """
     if media_type == PROTOBUF:
         return _from_protobuf(raw, expected, also, types)
@@ -118,7 +116,7 @@ def decode_object(
         expected = gvk
     of = types.lookup(expected)
     if of is None:
-        obj = _custom(value, gvk, expected, raw, is_yaml, versions, types)
+        obj = _custom(value, gvk, expected, raw, is_yaml, types)
     else:
         unique = strict and not is_yaml and strictness.has_no_duplicates(value, raw)
         if gvk != expected:
@@ -439,7 +437,6 @@ def _custom(
     expected: GVK,
     raw: bytes,
     is_yaml: bool,
-    versions: Collection[str],
     types: SchemaTable,
 ) -> dict[str, Any]:
     if not value.get("kind"):
@@ -453,25 +450,10 @@ def _custom(
             value["metadata"] = normalise_object_meta(value["metadata"], types)
         except DecodeError as e:
             raise _refusal(gvk, expected.kind, e.base) from None
-    written = _group_version(value.get("apiVersion") or "") or ("", "")
-    if written[0] != expected.group:
-        source = f"{written[0]}/{written[1]}, Kind={gvk.kind}"
-        raise _refusal(
-            gvk,
-            expected.kind,
-            (
-                f"{source} is unstructured and is not suitable for converting to "
-                f'"{expected.api_version}"'
-            ),
-        )
-    if versions and gvk.version not in versions:
-        raise _refusal(
-            gvk,
-            expected.kind,
-            f"request to convert CR from an invalid group/version: {gvk.api_version}",
-        )
-    if gvk.version != expected.version:
-        raise OtherVersionError(gvk, expected)
+    written = value.get("apiVersion") or ""
+    if written != expected.api_version:
+        group, version = _group_version(written) or ("", "")
+        raise OtherVersionError(GVK(group, version, gvk.kind), expected)
     meta = value.pop("metadata", None)
     try:
         obj: dict[str, Any] = roundtrip.plain_json(value)

@@ -128,6 +128,7 @@ class WindowsResources:
     cpu_count: int = 0
     cpu_maximum: int = 0
     memory_limit: int = 0
+    cpuset: str = ""  # the CPUs that it may use, "" for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,9 +357,9 @@ class ContainerRuntime(Protocol):
     async def stop_container(self, container_id: str, grace: float) -> None: ...
     async def remove_container(self, container_id: str) -> None: ...
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
-        """Changes the limits of a running Linux container."""
+        """Changes the limits of a running Linux container, or the CPUs of a Windows container."""
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         """All containers, or those of one pod; newest first."""

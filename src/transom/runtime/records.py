@@ -4,9 +4,19 @@ them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
-from transom.runtime.api import Container, ContainerConfig, ContainerState, LinuxContainerUser
+from transom.runtime.api import (
+    Container,
+    ContainerConfig,
+    ContainerState,
+    LinuxContainer,
+    LinuxContainerUser,
+    LinuxResources,
+    WindowsContainer,
+    WindowsResources,
+)
 
 
 class _Sandbox(Protocol):
@@ -43,6 +53,21 @@ class ContainerFacts(Protocol):
     def stop_signal(self) -> str: ...
     @property
     def user(self) -> LinuxContainerUser | None: ...
+
+
+def resized_config(
+    config: ContainerConfig, resources: LinuxResources | WindowsResources
+) -> ContainerConfig:
+    """Of a Windows container only the CPUs change, of a Linux container everything except how the
+    kernel chooses it when memory is exhausted.
+    """
+    if isinstance(resources, WindowsResources):
+        windows = config.windows or WindowsContainer()
+        changed = replace(windows.resources, cpuset=resources.cpuset)
+        return replace(config, windows=replace(windows, resources=changed))
+    linux = config.linux or LinuxContainer()
+    same = linux.resources.oom_score_adj
+    return replace(config, linux=replace(linux, resources=replace(resources, oom_score_adj=same)))
 
 
 def container_view(record: ContainerFacts, log_path: str) -> Container:

@@ -22,6 +22,7 @@ from transom.scenarios.model import (
 _RUN: Final = ["cmd", "/c", "ping -t localhost"]
 _AGNHOST: Final = "registry.k8s.io/e2e-test-images/agnhost:2.47"
 _LISTEN: Final = ["netexec", "--http-port=80"]
+_NODE_PORT: Final = 30788
 _WINDOWS: Final = {"kubernetes.io/os": "windows"}
 _ANY: Final = [{"operator": "Exists"}]
 
@@ -422,14 +423,18 @@ _ROWS: Final = (
         "A Service with externalTrafficPolicy Local and no pod on the node",
         "kubernetes/kubernetes#109780",
         "The NodePort answers on some nodes only.",
-        "transom trace --help",
+        f"transom trace external control-plane:{_NODE_PORT}",
         "Run a pod on every node, or use the policy Cluster.",
         "node ports do not answer",
         (
             apply(
                 lambda node: [
                     _pod(node, _server(node)),
-                    _service(type="NodePort", externalTrafficPolicy="Local"),
+                    _service(
+                        type="NodePort",
+                        externalTrafficPolicy="Local",
+                        ports=[{"port": 80, "nodePort": _NODE_PORT}],
+                    ),
                 ]
             ),
             wait(30),
@@ -440,10 +445,10 @@ _ROWS: Final = (
         "The network adapter of the virtual machine drops frames of pods",
         "MicrosoftDocs/Virtualization-Documentation#678",
         "Pods of the node reach nothing.",
-        "transom trace --help",
+        "transom trace scenario/app control-plane",
         "Allow MAC spoofing on the adapter.",
         "MAC",
-        (setting("macSpoofing", False), wait(5)),
+        (apply(_one()), wait(20), setting("macSpoofing", False), wait(5)),
         (setting("macSpoofing", True),),
     ),
 )

@@ -142,7 +142,7 @@ def test_aggregated_documents() -> None:
     assert core["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
     (group,) = core["items"]
     pods = next(r for r in group["versions"][0]["resources"] if r["resource"] == "pods")
-    assert pods["responseKind"] == {"group": "", "version": "v1", "kind": "Pod"}
+    assert pods["responseKind"] == {"group": "", "version": "", "kind": "Pod"}
     assert (pods["scope"], pods["singularResource"], pods["shortNames"]) == (
         "Namespaced",
         "pod",
@@ -161,6 +161,9 @@ def test_aggregated_documents() -> None:
 def test_version_info_and_roots() -> None:
     assert discovery.version_info()["gitVersion"] == "v1.20.15"
     assert discovery.version_info("1.17")["minor"] == "17"
+    assert "emulationMinor" not in discovery.version_info("1.32")
+    newer = discovery.version_info("1.33")
+    assert (newer["emulationMinor"], newer["minCompatibilityMinor"]) == ("33", "32")
     paths = discovery.root_paths(ALL, ["ping"])["paths"]
     assert {"/api/v1", "/apis/apps", "/apis/apps/v1", "/readyz/ping"} <= set(
         paths

@@ -14,6 +14,7 @@ from transom.client.resources import (
     PODS,
     SECRETS,
 )
+from transom.machinery.releases import Release
 from transom.machines.files import FileTree
 
 from .windows_pods import (
@@ -190,19 +191,42 @@ async def test_the_file_of_a_secret_by_sub_path(node: Any, flavour: str) -> None
 async def test_directories_by_sub_path_do_work(node: Any, flavour: str) -> None:
     async with node("windows", flavour=flavour) as node:
         env = [{"name": "WHO", "value": "me"}]
+        for name, mount, path in (
+            ("p", {"subPath": "logs\\app"}, "\\logs\\app\\x"),
+            ("q", {"subPathExpr": "of/$(WHO)"}, "\\of\\me\\x"),
+        ):
+            mounts = [{"name": "v", "mountPath": "C:\\mine", **mount}]
+            made = container(env=env, volumeMounts=mounts)
+            await node.create(name, volumes=EMPTY, containers=[made])
+            pod = await running(node, name)
+            await run(node, pod, "cmd", "/c", "echo one> C:\\mine\\x")
+            top = volume(pod, "empty-dir", "v")
+            assert node.host.files.read(top + path).strip() == b"one"
+            await node.client.delete(PODS, "default", name)
+            await node.settle(60)
+            assert await node.missing(name) and not node.host.files.exists(top)
+
+
+@pytest.mark.windows("LSTO-10", "WIN-STO-001")
+@pytest.mark.parametrize(("minor", "stuck"), [(20, True), (36, True), (37, False)])
+async def test_several_sub_paths_keep_a_pod_in_terminating_before_1_37(
+    node: Any, minor: int, stuck: bool
+) -> None:
+    async with node("windows", flavour="containerd", release=Release(1, minor)) as node:
         mounts = [
-            *at("C:\\logs", subPath="logs\\app"),
-            {"name": "v", "mountPath": "C:\\mine", "subPathExpr": "of/$(WHO)"},
+            {"name": "v", "mountPath": f"C:\\{path}", "subPath": path} for path in ("one", "two")
         ]
-        await node.create("p", volumes=EMPTY, containers=[container(env=env, volumeMounts=mounts)])
-        pod = await running(node)
-        await run(node, pod, "cmd", "/c", "echo one> C:\\logs\\x& echo two> C:\\mine\\y")
-        top = volume(pod, "empty-dir", "v")
-        assert node.host.files.read(top + "\\logs\\app\\x").strip() == b"one"
-        assert node.host.files.read(top + "\\of\\me\\y").strip() == b"two"
+        await node.create("p", volumes=EMPTY, containers=[container(volumeMounts=mounts)])
+        top = volume(await running(node), "empty-dir", "v")
         await node.client.delete(PODS, "default", "p")
-        await node.settle(60)
-        assert await node.missing("p") and not node.host.files.exists(top)
+        await node.settle(300)
+        assert await node.missing("p") is not stuck
+        assert node.host.files.exists(top) is stuck
+        if stuck:
+            await node.stop_kubelet()  # which closes the directories
+            await node.start_kubelet()
+            await node.settle(60)
+            assert await node.missing("p") and not node.host.files.exists(top)
 
 
 @pytest.mark.windows("WIN-STO-019")

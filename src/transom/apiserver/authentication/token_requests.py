@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from transom.apiserver.authentication.service_accounts import Find
 from transom.apiserver.authentication.tokens import TokenIssuer
 from transom.apiserver.core.attributes import AdmissionInterface, admit_subresource
-from transom.apiserver.core.bodies import begin_write, decode_body, own_fields, read_media
+from transom.apiserver.core.bodies import (
+    begin_write,
+    check_namespace,
+    decode_body,
+    own_fields,
+    read_media,
+)
 from transom.apiserver.core.call import ApiCall, ObjectResult
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.objectstore import encode_value
@@ -105,11 +111,12 @@ class TokenRequests:
     def _complete(self, call: ApiCall, request: Object) -> Object:
         """Checks and completes the metadata, which is that of the account."""
         meta, info = request["metadata"], call.info
-        for field, wanted in (("name", info.name), ("namespace", info.namespace)):
-            if meta.get(field) and meta[field] != wanted:
-                text = f"must match the service account {field} if specified"
-                problem = invalid(f"metadata.{field}", meta[field], text)
-                raise errors.invalid(self._requests.ops.error_kind({}), info.name, [problem])
+        check_namespace(self._requests, request, info.namespace)
+        if meta.get("name") and meta["name"] != info.name:
+            problem = invalid(
+                "metadata.name", meta["name"], "must match the service account name if specified"
+            )
+            raise errors.invalid(self._requests.ops.error_kind({}), info.name, [problem])
         account = self._account(call)
         uid, given = account["metadata"]["uid"], meta.get("uid")
         if given and given != uid:

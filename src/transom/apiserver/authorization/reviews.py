@@ -25,6 +25,7 @@ from transom.machinery import errors
 from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
 from transom.machinery.rbac import Rule
+from transom.machinery.releases.behaviour import has_behaviour
 
 _FEW_GROUPS = 100
 _MANY_RULES = 1000
@@ -128,7 +129,8 @@ def _rules_review(
     }
     if evaluation_error:
         status["evaluationError"] = evaluation_error
-    review = {"metadata": {"creationTimestamp": None}, "spec": {}, "status": status}
+    times = {} if has_behaviour(call.res.release, "NoEmptyTimes") else {"creationTimestamp": None}
+    review = {"metadata": times, "spec": {}, "status": status}
     return review_result(call, review)
 
 

@@ -21,6 +21,7 @@ from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour, honours_field_validation
+from transom.machinery.releases.reset_fields import reset_paths
 from transom.machinery.schema import SchemaTable
 
 if TYPE_CHECKING:
@@ -159,22 +160,11 @@ def _yaml_lines(problem: str) -> Sequence[str]:
     return [line.strip() for line in problem.removeprefix(_YAML_ERRORS).split("\n")]
 
 
-_STATUS_RESETS = {
-    "/Pod": (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
-    "apps/Deployment": (("f:metadata", "f:labels"),),
-}
-
-
 @lru_cache(maxsize=512)
 def _rules_of(kind: Kind, release: Release, subresource: str) -> managedfields.WriteRules:
     newer = has_behaviour(release, "SubresourcesInManagedFields")
-    reset: tuple[tuple[str, ...], ...] = ()
-    if newer and any(s.name == "status" for s in kind.subresources):
-        if subresource == "status":
-            reset = (("f:spec",), *_STATUS_RESETS.get(kind.key, ()))
-        elif not subresource:
-            reset = (("f:status",),)
     later = has_behaviour(release, "ManagedFieldTimes")
+    reset = reset_paths(kind, release, subresource) if newer else ()
     return managedfields.WriteRules(subresource if newer else "", frozenset(reset), later, later)
 
 

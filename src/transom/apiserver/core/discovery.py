@@ -18,7 +18,8 @@ import orjson
 from transom.kit.lazy import lazy_pattern
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery.kinds import Kind, Subresource
-from transom.machinery.releases import BUILDS, TABLES_SINCE, Release
+from transom.machinery.releases import BUILDS, TABLES_SINCE, Release, parse_release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.kinds import group_version_priorities
 from transom.machinery.served_since import ALL_SINCE
 
@@ -295,11 +296,14 @@ def _discovered_group(
 
 def _discovered_resources(one: ServedVersion) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
+    # Clients complete the kind of a built-in resource by the group version that lists it.
+    is_custom = (one.group_priority, one.version_priority) == CUSTOM_PRIORITY
+    default_group, default_version = (one.group, one.version) if is_custom else ("", "")
     for resource in one.resources:
         name, _, sub = str(resource["name"]).partition("/")
         kind = {
-            "group": resource.get("group") or one.group,
-            "version": resource.get("version") or one.version,
+            "group": resource.get("group", default_group),
+            "version": resource.get("version", default_version),
             "kind": resource["kind"],
         }
         if sub:
@@ -365,9 +369,18 @@ def version_info(release: str = "1.20") -> dict[str, str]:
     """`/version`: the last patch of a release."""
     build = BUILDS[release]
     major, minor = release.split(".")
+    emulated = {}
+    if has_behaviour(parse_release(release), "EmulationVersions"):
+        emulated = {
+            "emulationMajor": major,
+            "emulationMinor": minor,
+            "minCompatibilityMajor": major,
+            "minCompatibilityMinor": str(int(minor) - 1),
+        }
     return {
         "major": major,
         "minor": minor,
+        **emulated,
         "gitVersion": build.git_version,
         "gitCommit": build.commit,
         "gitTreeState": "clean",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from transom.apiserver.core.resources import Resource
 from transom.kit.lazy import lazy_import
+from transom.kit.named_tuple import NamedTuple
 from transom.machinery import errors
 from transom.machinery.field import FieldError, RatchetedError
 from transom.machinery.objects import Object
@@ -59,17 +60,27 @@ def _needs_compiling(definition: Object) -> bool:
     )
 
 
+class ObjectProblems(NamedTuple):
+    """The response for an invalid object, and warnings about values that may stay invalid."""
+
+    error: errors.ApiError | None
+    warnings: Sequence[str]
+
+
+NO_PROBLEMS = ObjectProblems(None, ())
+
+
 def validate_object(
     res: Resource, obj: Object, find_problems: Callable[[], list[FieldError]]
-) -> list[str]:
-    """Raises 422 for an invalid object. The warnings are about values that may stay invalid."""
+) -> ObjectProblems:
     found = find_problems()
     if not found:
         res.ops.default_stored(obj)
-        return []
+        return NO_PROBLEMS
     warnings = [str(problem) for problem in found if isinstance(problem, RatchetedError)]
     problems = [p for p in found if not isinstance(p, RatchetedError)] if warnings else found
     if problems:
-        raise errors.invalid(res.ops.error_kind(obj), obj["metadata"].get("name", ""), problems)
+        name = obj["metadata"].get("name", "")
+        return ObjectProblems(errors.invalid(res.ops.error_kind(obj), name, problems), warnings)
     res.ops.default_stored(obj)
-    return warnings
+    return ObjectProblems(None, warnings)

@@ -250,17 +250,19 @@ class Storage:
         """Validates an object: in the worker thread if it is large, or has slow rules."""
         try:
             if ctx.large or is_compiled(res, obj):
-                warnings = await compute_in_worker(
+                found = await compute_in_worker(
                     self.workers, ctx, partial(validate_object, res, obj, find_problems)
                 )
             else:
-                warnings = validate_object(res, obj, find_problems)
+                found = validate_object(res, obj, find_problems)
         except structural_cel.SlowRules as slow:
-            warnings = await compute_in_worker(
+            found = await compute_in_worker(
                 self.workers, ctx, partial(validate_object, res, obj, slow.work)
             )
-        for text in warnings:
+        for text in found.warnings:
             ctx.warn(text)
+        if found.error is not None:
+            raise found.error
 
     def _insert(
         self,

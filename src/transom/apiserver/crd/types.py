@@ -254,6 +254,7 @@ class CustomType:
             name_formats=has_behaviour(self._release, "FormatWarnings"),
             status_alone=has_behaviour(self._release, "CustomStatusAlone"),
             status_lists=has_behaviour(self._release, "CustomStatusLists"),
+            positive_factors=has_behaviour(self._release, "PositiveFactors"),
         )
 
     def _with_rule_errors(

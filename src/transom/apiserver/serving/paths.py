@@ -11,7 +11,7 @@ import orjson
 
 from transom.apiserver.authentication import tokens
 from transom.apiserver.core import discovery
-from transom.apiserver.core.bodies import JSON
+from transom.apiserver.core.bodies import JSON, MEDIA_TYPES
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.resources import ResourceRegistry
@@ -315,5 +315,5 @@ def _aggregated_version(accept: str, known: Collection[str], *, refuses: bool) -
             continue
         return ""
     if refuses:
-        raise errors.not_acceptable()
+        raise errors.no_such_form(MEDIA_TYPES)
     return ""

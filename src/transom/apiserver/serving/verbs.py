@@ -92,7 +92,9 @@ def verb_table(
             ("/ServiceAccount", "token"): {"create": tokens.create},
             ("apps/Deployment", "rollback"): {"create": rollback.create},
             ("/Node", "proxy"): proxy,
-            ("/Namespace", "finalize"): updates(_finalize),
+            ("/Namespace", "finalize"): {
+                "update": partial(writes.update_object, storage, prepare=_finalize)
+            },
             ("certificates.k8s.io/CertificateSigningRequest", "approval"): updates(
                 certificates.approve_request
             ),

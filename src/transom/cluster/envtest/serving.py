@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -50,6 +54,7 @@ _STOP_SECONDS = 2.0
 _ETCD_SECONDS = 5.0
 _UID_GATE = "RemoteRequestHeaderUID"
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+_PRIVATE_KEY = b"PRIVATE KEY-----"
 
 
 def serve_envtest_api_server(flags: GoFlags, release: str) -> None:
@@ -83,7 +88,7 @@ async def _serve(flags: GoFlags, release: str) -> None:
             tokens=_read_tokens(flags.get("token-auth-file")),
             service_account_key=signing_key,
             service_account_keys=[
-                _public_key(_read(path)) for path in flags.words("service-account-key-file")
+                read_account_key(_read(path)) for path in flags.words("service-account-key-file")
             ],
             issuer=flags.get("service-account-issuer", DEFAULT_ISSUER),
             api_audiences=flags.words("api-audiences"),
@@ -171,8 +176,11 @@ def _read(path: str) -> bytes:
     return Path(path).read_bytes() if path else b""
 
 
-def _public_key(pem: bytes) -> bytes:
-    """The public key of a file, which may be a certificate."""
+def read_account_key(pem: bytes) -> bytes:
+    """The public key of a file, which may be a certificate or a private key."""
+    if _PRIVATE_KEY in pem:
+        private = load_pem_private_key(pem, None)
+        return private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     if _CERTIFICATE not in pem:
         return pem
     public = x509.load_pem_x509_certificate(pem).public_key()

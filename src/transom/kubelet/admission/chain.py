@@ -24,7 +24,6 @@ from transom.machinery.resourcenames import resource_amount
 
 _OPERATING_SYSTEM_SINCE = (1, 24)
 _TAINTS_SINCE = (1, 24)
-_POD_RESOURCES_SINCE = (1, 34)  # the kubelet knows them, and rejects them on Windows
 _SPARE = 16
 _OS_LABEL = "kubernetes.io/os"
 # The API version of each docker release, which decides what docker can enforce.
@@ -101,14 +100,11 @@ class PodAdmission:
 
     def _unsupported(self, pod: Object) -> PodRejection | None:
         """Features of pods that the operating system lacks."""
-        windows = self._env.os.name == "windows"
-        if windows and self._env.config.release >= _POD_RESOURCES_SINCE:
-            asked = pod["spec"].get("resources") or {}
-            if asked.get("requests") or asked.get("limits"):
-                return PodRejection(
-                    "PodLevelResourcesNotSupported",
-                    "pod-level resources are not supported on Windows",
-                )
+        asked = pod["spec"].get("resources") or {}
+        if asked.get("requests") or asked.get("limits"):
+            problem = self._env.os.pod_resources_problem(self._env.config.release)
+            if problem:
+                return PodRejection("PodLevelResourcesNotSupported", problem)
         return None
 
     def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:

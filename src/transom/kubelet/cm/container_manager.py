@@ -13,6 +13,7 @@ from transom.kubelet import allocatable
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.cm import resizes
 from transom.kubelet.cm.cpu_manager import (
+    NO_CPUS,
     AdmissionError,
     CpuManagerState,
     StaticCpuManager,
@@ -37,7 +38,7 @@ from transom.kubelet.cm.settings import (
 )
 from transom.kubelet.cm.topology_manager import Hints, TopologyPolicy
 from transom.kubelet.failures import PodRejection
-from transom.kubelet.features import disables_exclusive_quota, has_cpu_manager
+from transom.kubelet.features import disables_exclusive_quota
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
@@ -50,7 +51,7 @@ from transom.machines.cpus import (
     machine_topology,
     parse_cpuset,
 )
-from transom.runtime.api import LinuxResources, RuntimeFailure
+from transom.runtime.api import LinuxResources, RuntimeFailure, WindowsResources
 
 log = logging.getLogger("transom.kubelet")
 
@@ -92,15 +93,16 @@ class ContainerManager:
         ].value()
         managed = env.os.has_container_manager()
         with_memory = env.os.has_memory_manager(config)
-        topology = machine_topology(env.host.hardware)
+        with_cpus = env.os.has_cpu_manager(config)
+        topology = self._topology = machine_topology(env.host.hardware)
         if managed:
             check_swap_off(config, env.host.hardware.swap)
-        if managed or with_memory:
+        if managed or with_cpus or with_memory:
             check_option_gates(config)
             check_topology_options(config, topology)
             if config.topology_manager_policy != "none":
                 self._policy = TopologyPolicy(config.topology_manager_policy, topology.numa_nodes)
-        if managed and has_cpu_manager(config.release, config.feature_gates):
+        if with_cpus:
             self._cpus = self._cpu_manager(topology)
         if with_memory:
             self._memory = self._memory_manager(topology.numa_nodes)
@@ -117,7 +119,7 @@ class ContainerManager:
                 raise ValueError(
                     f"new none policy error: None policy: received unsupported options=map[{shown}]"
                 )
-            self._state(policy)
+            self._cpu_state(policy)
             return None
         if policy != "static":
             raise ValueError(f'unknown policy: "{policy}"')
@@ -140,16 +142,20 @@ class ContainerManager:
             chosen: CpuSet | int = parse_cpuset(config.reserved_system_cpus)
         else:
             chosen = -(-reserved.milli_value() // 1000)
-        return StaticCpuManager(topology, chosen, options, self._state(policy))
+        return StaticCpuManager(topology, chosen, options, self._cpu_state(policy))
 
-    def _state(self, policy: str) -> CpuManagerState:
-        env = self._env
-        env.host.files.mkdir(env.config.root_dir)
-        path = env.os.join(env.config.root_dir, _STATE_FILE)
+    def _cpu_state(self, policy: str) -> CpuManagerState:
+        path = self._state_file(_STATE_FILE)
         try:
-            return CpuManagerState(env.host.files, path, policy)
+            return CpuManagerState(self._env.host.files, path, policy)
         except ValueError as problem:
             raise ValueError(f"start cpu manager error: {problem}") from problem
+
+    def _state_file(self, name: str) -> str:
+        """The path of a state file, whose directory exists afterwards."""
+        env = self._env
+        env.host.files.mkdir(env.config.root_dir)
+        return env.os.join(env.config.root_dir, name)
 
     def _memory_manager(self, numa_nodes: int) -> StaticMemoryManager | None:
         env, config = self._env, self._env.config
@@ -181,11 +187,9 @@ class ContainerManager:
             raise ValueError(f"start memory manager error: {problem}") from problem
 
     def _memory_state(self, policy: str) -> MemoryManagerState:
-        env = self._env
-        env.host.files.mkdir(env.config.root_dir)
-        path = env.os.join(env.config.root_dir, _MEMORY_STATE_FILE)
+        path = self._state_file(_MEMORY_STATE_FILE)
         try:
-            return MemoryManagerState(env.host.files, path, policy)
+            return MemoryManagerState(self._env.host.files, path, policy)
         except ValueError as problem:
             raise ValueError(f"start memory manager error: {problem}") from problem
 
@@ -292,6 +296,29 @@ class ContainerManager:
             changed = replace(changed, cpu_quota=0)
         return changed
 
+    def adjust_windows(
+        self, pod: Object, container: Object, resources: WindowsResources
+    ) -> WindowsResources:
+        """Windows has no affinity to memory: a container that has memory of some NUMA nodes runs
+        on their CPUs.
+        """
+        uid, name = pod["metadata"]["uid"], container["name"]
+        cpus = self._cpus.cpus_of(uid, name) if self._cpus is not None else NO_CPUS
+        near = NO_CPUS
+        if self._memory is not None:
+            self._memory.release_init_containers(pod, container)
+            numa_nodes = self._memory.numa_nodes_of(uid, name)
+            near = self._topology.in_numa_nodes(numa_nodes, self._topology.all)
+        return replace(resources, cpuset=format_cpuset(self._windows_cpus(cpus, near)))
+
+    def _windows_cpus(self, cpus: CpuSet, near: CpuSet) -> CpuSet:
+        if not cpus:
+            return near
+        release = Release(*self._env.config.release)
+        if kubelet_has(release, "CpusAsAllocated") or len(cpus) > len(near) or cpus <= near:
+            return cpus
+        return cpus | near
+
     def pod_resources(self, pod: Object) -> LinuxResources:
         """The limits of the cgroup of a pod as a whole."""
         env, uid, cpus = self._env, pod["metadata"]["uid"], self._cpus
@@ -336,10 +363,10 @@ class ContainerManager:
                     continue
                 wanted = cpus.cpus_of(uid, container.name)
                 if self._applied.get(container.id) != wanted:
-                    resources = env.os.linux_resources(pod, spec, env.host)
-                    resources = self.adjust(pod, spec, resources)
                     try:
-                        await env.runtime.update_container_resources(container.id, resources)
+                        await env.runtime.update_container_resources(
+                            container.id, self._current_resources(pod, spec)
+                        )
                     except RuntimeFailure as failure:
                         log.warning(
                             "cannot set the CPUs of container %s: %s", container.id, failure
@@ -347,6 +374,14 @@ class ContainerManager:
                         continue
                 seen[container.id] = wanted
         self._applied = seen
+
+    def _current_resources(self, pod: Object, spec: Object) -> LinuxResources | WindowsResources:
+        env = self._env
+        if not env.os.has_container_manager():
+            assert self._cpus is not None, "only it changes CPUs"
+            cpus = self._cpus.cpus_of(pod["metadata"]["uid"], spec["name"])
+            return WindowsResources(cpuset=format_cpuset(cpus))
+        return self.adjust(pod, spec, env.os.linux_resources(pod, spec, env.host))
 
 
 def _merge(policy: TopologyPolicy, hints: Sequence[Hints]) -> TopologyHint:

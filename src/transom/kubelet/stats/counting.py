@@ -32,6 +32,7 @@ from transom.runtime.api import (
     Sandbox,
     SandboxConfig,
     SandboxStats,
+    WindowsResources,
 )
 
 T = TypeVar("T")
@@ -140,7 +141,7 @@ class _CountedRuntime:
         await self._timed("remove_container", self._runtime.remove_container(container_id))
 
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
         updated = self._runtime.update_container_resources(container_id, resources)
         await self._timed("update_container", updated)

@@ -128,6 +128,7 @@ class VolumeManager:
         "_measured",
         "_measuring",
         "_metrics",
+        "_open",
         "_pods",
         "_tools",
     )
@@ -155,6 +156,8 @@ class VolumeManager:
         self._in_use: list[str] = []
         self._in_use_changed = in_use_changed
         self._pods: dict[str, _PodVolumes] = {}
+        # Directories of pods that this process keeps open on Windows, which cannot be removed then.
+        self._open: dict[str, list[str]] = {}
         self._measuring: asyncio.Task[None] | None = None
         self._measured = float("-inf")
 
@@ -195,9 +198,20 @@ class VolumeManager:
         self._tools.devices.release(uid)
         self._report_in_use()
 
+    def keep_open(self, uid: str, directories: Sequence[str]) -> None:
+        """Directories outside of the pod's own, of hostPath volumes, do not matter."""
+        own = self._env.os.host_path(paths.pod_dir(self._env, uid))
+        if inside := [path for path in directories if path.startswith(own)]:
+            self._open.setdefault(uid, []).extend(inside)
+
     async def _tear_down(self, uid: str) -> None:
         env = self._env
         files, directory = env.host.files, paths.pod_dir(env, uid)
+        if uid in self._open:
+            raise VolumeFailure(
+                f"remove {self._open[uid][0]}: The process cannot access the file because it is "
+                "being used by another process."
+            )
         try:
             if files.exists(directory):
                 for tear_down in _TEAR_DOWNS:

@@ -51,6 +51,8 @@ Behaviour = Literal[
     "AnnotatedTokenSecrets",
     "NoDefaultsOfNamedTypes",
     "TokenRequestMetadata",
+    "EmulationVersions",
+    "NoEmptyTimes",
     "BadDeleteOptions",
     "RepresentationsInErrors",
     "BookmarkRows",
@@ -158,7 +160,9 @@ Behaviour = Literal[
     "SelectableFields",
     "ServiceDeleteReturnsObject",
     "StoredVersionsInErrors",
+    "StoredVersionsExplained",
     "NumericFormats",
+    "PositiveFactors",
     "CustomStatusAlone",
     "CustomStatusLists",
     "TypedCustomErrors",
@@ -378,6 +382,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
+    "NoEmptyTimes": Release(1, 34),
+    "EmulationVersions": Release(1, 33),
     # A changed selector of a DaemonSet is reported before the errors of the new spec.
     "DaemonSetSelectorFirst": Release(1, 34),
     "MetadataNameLabel": Release(1, 21),
@@ -406,8 +412,10 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "SelectableFields": Release(1, 30),
     "ServiceDeleteReturnsObject": Release(1, 23),
     "StoredVersionsInErrors": Release(1, 28),
+    "StoredVersionsExplained": Release(1, 33),
     # Numbers of custom objects must fit into the format of their schema.
     "NumericFormats": Release(1, 36),
+    "PositiveFactors": Release(1, 27),
     # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
     "TypedCustomErrors": Release(1, 24),
     "TypedResourceNames": Release(1, 29),

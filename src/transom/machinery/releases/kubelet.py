@@ -12,6 +12,7 @@ from transom.machinery.releases.release import TABLES_SINCE, Release
 KubeletBehaviour = Literal[
     "AnyVariableNames",
     "BestEffortMemoryPolicy",
+    "CpusAsAllocated",
     "CriticalPodsWithoutSwap",
     "LimitsSwap",
     "MemoryReservationPolicy",
@@ -70,6 +71,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     # The memory manager has a policy for Windows, and does not use a NUMA node both alone and
     # together with others.
     "BestEffortMemoryPolicy": Release(1, 32),
+    # A container on Windows runs on the CPUs of the CPU manager, whatever NUMA nodes it has.
+    "CpusAsAllocated": Release(1, 37),
     "CriticalPodsWithoutSwap": Release(1, 31),
     # The kubelet limits the swap of every container, also without the gate NodeSwap.
     "LimitsSwap": Release(1, 28),

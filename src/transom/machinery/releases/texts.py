@@ -41,6 +41,17 @@ def _change(
 
 
 CHANGES: Final = (
+    _change(
+        (1, 34),
+        r"(?:must have at most|may not be more than) 1 bytes",
+        "may not be more than 1 byte",
+    ),
+    _change((1, 34), r"must have at most 1 items", "must have at most 1 item"),
+    # Of resources embedded in custom resources.
+    *(
+        _change((1, 34), r"must not be empty", "", type="Required", field=field)
+        for field in (".apiVersion", ".kind")
+    ),
     _change((1, 32), r"must have at most (\d+) bytes", r"may not be more than \1 bytes"),
     # Label keys and values; names of other kinds keep the older text.
     _change(

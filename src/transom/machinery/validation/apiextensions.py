@@ -522,22 +522,30 @@ def _stored_versions(crd: Object, options: _Options) -> Errors:
     if not stored:
         return [invalid(path, go_dump("[]string", stored), "must have at least one stored version")]
     versions = _view(crd.get("spec") or {}).versions or ()
-    errors = [
-        invalid(
-            path,
-            go_dump("[]string", stored)
-            if has_behaviour(options.release, "StoredVersionsInErrors")
-            else go_dump(options.version_type, version),
-            f"must have the storage version {version.get('name', '')}",
-        )
-        for version in versions
-        if version.get("storage") and version.get("name", "") not in stored
-    ]
-    known = {version.get("name", "") for version in versions}
+    errors: Errors = []
+    missing = {name: i for i, name in enumerate(stored)}
+    for version in versions:
+        name = version.get("name", "")
+        if version.get("storage") and name not in missing:
+            shown = (
+                go_dump("[]string", stored)
+                if has_behaviour(options.release, "StoredVersionsInErrors")
+                else go_dump(options.version_type, version)
+            )
+            errors.append(invalid(path, shown, f"must have the storage version {name}"))
+        missing.pop(name, None)
+    explained = has_behaviour(options.release, "StoredVersionsExplained")
     return errors + [
-        invalid(f"{path}[{i}]", name, "must appear in spec.versions")
-        for i, name in enumerate(stored)
-        if name not in known
+        invalid(
+            f"{path}[{i}]",
+            name,
+            f"missing from spec.versions; {name} was previously a storage version, and must remain "
+            "in spec.versions until a storage migration ensures no data remains persisted in "
+            f"{name} and removes {name} from status.storedVersions"
+            if explained
+            else "must appear in spec.versions",
+        )
+        for name, i in missing.items()
     ]
 
 

@@ -96,6 +96,7 @@ class SchemaOptions(NamedTuple):
     `name_formats`: `k8s-short-name` and `k8s-long-name` are known.
     `status_alone`: the status subresource is validated by the schema of the status.
     `status_lists`: elements of lists are unique in a new status too.
+    `positive_factors`: zero is no factor for multipleOf.
     """
 
     typed: bool = False
@@ -103,6 +104,7 @@ class SchemaOptions(NamedTuple):
     name_formats: bool = False
     status_alone: bool = False
     status_lists: bool = False
+    positive_factors: bool = False
 
 
 NO_OLD_VALUE: Any = object()
@@ -203,7 +205,11 @@ def _validate_changed(schema: Schema, value: Any, at: _At) -> _Result:
             result.add(_enum_error(schema["enum"], value, at))
         return result
     kind, inferred = _type_of(value)
-    if types or format_name:
+    numeric = schema.get("format") if at.rules.numeric_formats else None
+    if numeric in _NUMERIC_FORMATS:
+        _check_type(types, numeric, kind, inferred, value, at, result)
+        result.matches += 1
+    elif types or format_name:
         _check_type(types, format_name, kind, inferred, value, at, result)
         result.matches += 1
     _check_choices(schema, value, at, result)
@@ -235,7 +241,7 @@ def _check_type(
     at: _At,
     result: _Result,
 ) -> None:
-    whole = kind == "number" and "integer" in types and float(value).is_integer()
+    whole = kind == "number" and "integer" in types and _nearly_whole(float(value))
     fits = kind in types or whole or (kind == "integer" and "number" in types)
     textual = kind in ("string", "array")
     if not textual and format_name and not (fits or inferred == format_name):
@@ -351,6 +357,7 @@ def _check_number(schema: Schema, value: int | float, at: _At, result: _Result) 
 
 
 _FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+_NUMERIC_FORMATS = frozenset(name for names in _FORMATS.values() for name in names)
 _MAX_FLOAT32 = 3.4028234663852886e38
 
 
@@ -365,7 +372,7 @@ def _fits_format(schema: Schema, value: int | float) -> bool:
 
 
 def _check_multiple(factor: int | float, value: int | float, at: _At, result: _Result) -> None:
-    if factor < 0:
+    if factor < 0 or (factor == 0 and at.rules.positive_factors):
         result.add(
             invalid(
                 at.path,

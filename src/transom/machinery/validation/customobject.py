@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from transom.machinery.field import FieldError, GoText, duplicate, invalid, required
+from transom.machinery.field import FieldError, duplicate, invalid, required
 from transom.machinery.kinds import Kind
 from transom.machinery.validation.checks import check_each
 from transom.machinery.validation.custom import (
@@ -294,4 +294,4 @@ def _list_map(schema: Schema, value: list[Any], path: str) -> Errors:
             )
     names = schema.get("x-kubernetes-list-map-keys") or ()
     keys = [{name: item[name] for name in names if item and name in item} for item in value]
-    return [duplicate(f"{path}[{i}]", GoText(go_json(keys[i]))) for i in _repeated(keys)]
+    return [duplicate(f"{path}[{i}]", shown_value(keys[i])) for i in _repeated(keys)]

@@ -35,6 +35,7 @@ from transom.runtime.api import (
     Sandbox,
     SandboxConfig,
     SandboxStats,
+    WindowsResources,
 )
 from transom.runtime.cdi import CdiFailure, inject_cdi_devices
 from transom.runtime.cri import address, from_cri, logwatch, streams, to_cri
@@ -218,9 +219,13 @@ class CriRuntime:
         await self._known.look_at_container(container_id)
 
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
-        request = {"container_id": container_id, "linux": to_cri.cri_linux_resources(resources)}
+        request: Message = {"container_id": container_id}
+        if isinstance(resources, WindowsResources):
+            request["windows"] = to_cri.cri_windows_resources(resources)
+        else:
+            request["linux"] = to_cri.cri_linux_resources(resources)
         await self._client.call("UpdateContainerResources", request)
 
     async def update_sandbox_resources(self, sandbox_id: str, resources: LinuxResources) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from transom.machines.cpus import parse_cpuset
 from transom.network.api import DnsConfig, PortMapping
 from transom.runtime.api import (
     AuthConfig,
@@ -17,6 +18,7 @@ from transom.runtime.api import (
     Mount,
     SandboxConfig,
     WindowsContainer,
+    WindowsResources,
 )
 from transom.runtime.cri.codec import Message
 from transom.runtime.cri.paths import CriPaths
@@ -254,14 +256,8 @@ def _page_sizes() -> frozenset[str]:
 
 
 def _windows(windows: WindowsContainer) -> Message:
-    resources = windows.resources
     return {
-        "resources": {
-            "cpu_shares": resources.cpu_shares,
-            "cpu_count": resources.cpu_count,
-            "cpu_maximum": resources.cpu_maximum,
-            "memory_limit_in_bytes": resources.memory_limit,
-        },
+        "resources": cri_windows_resources(windows.resources),
         "security_context": {
             "run_as_username": windows.run_as_user_name,
             "credential_spec": windows.credential_spec,
@@ -273,3 +269,18 @@ def auth_to_cri(given: AuthConfig | None) -> Message | None:
     if given is None:
         return None
     return {"username": given.username, "password": given.password, "server_address": given.server}
+
+
+def cri_windows_resources(resources: WindowsResources) -> Message:
+    groups: dict[int, int] = {}  # a group has 64 processors
+    for cpu in parse_cpuset(resources.cpuset):
+        groups[cpu // 64] = groups.get(cpu // 64, 0) | 1 << cpu % 64
+    return {
+        "cpu_shares": resources.cpu_shares,
+        "cpu_count": resources.cpu_count,
+        "cpu_maximum": resources.cpu_maximum,
+        "memory_limit_in_bytes": resources.memory_limit,
+        "affinity_cpus": [
+            {"cpu_mask": mask, "cpu_group": group} for group, mask in sorted(groups.items())
+        ],
+    }

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from transom.runtime import saved
 from transom.runtime.api import (
     ContainerConfig,
     ExecResult,
-    LinuxContainer,
     LinuxContainerUser,
     LinuxResources,
     RuntimeFailure,
+    WindowsResources,
 )
 from transom.runtime.cdi import CdiFailure, inject_cdi_devices
 from transom.runtime.native import cgroups, commands, hostusers, image_volumes, snapshots
@@ -39,6 +38,7 @@ from transom.runtime.native.records import (
 )
 from transom.runtime.native.requests import request_of
 from transom.runtime.native.runc import LOG, PID_FILE
+from transom.runtime.records import resized_config
 
 log = logging.getLogger("transom.runtime")
 
@@ -487,10 +487,9 @@ def adopt_native_container(core: NativeCore, c: NativeContainer, *, mounted: boo
 
 
 def resize_native_container(
-    core: NativeCore, c: NativeContainer, resources: LinuxResources
+    core: NativeCore, c: NativeContainer, resources: LinuxResources | WindowsResources
 ) -> None:
     """Changes the limits of its cgroup."""
-    linux = c.config.linux or LinuxContainer()
-    c.config = replace(c.config, linux=replace(linux, resources=resources))
+    c.config = resized_config(c.config, resources)
     if core.limited:
         cgroups.set_cgroup_limits(c.group, core.limits(c.config))

@@ -39,6 +39,7 @@ from transom.runtime.api import (
     Sandbox,
     SandboxConfig,
     SandboxStats,
+    WindowsResources,
 )
 from transom.runtime.native import cgroups, commands, containers, pause, sandboxes, snapshots, stats
 from transom.runtime.native import core as cores
@@ -339,7 +340,7 @@ class NativeRuntime:
             sandboxes.set_sandbox_weight(self._core, container.sandbox)
 
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
         container = self._container(container_id)
         commands.require_running(self._core, container)

@@ -8,7 +8,6 @@ import asyncio
 import errno
 import os
 import posixpath
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
@@ -18,12 +17,12 @@ from transom.machines.windows.host_process import LOGON_DENIED, may_log_on
 from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
 from transom.runtime.api import (
     ContainerConfig,
-    LinuxContainer,
     LinuxResources,
     RuntimeFailure,
+    WindowsResources,
 )
 from transom.runtime.cdi import CdiFailure, inject_cdi_devices
-from transom.runtime.records import cri_exit_code
+from transom.runtime.records import cri_exit_code, resized_config
 from transom.runtime.sim import environment, files, users
 from transom.runtime.sim.annotations import (
     NO_PLAN,
@@ -110,11 +109,10 @@ def create_sim_container(
     return record
 
 
-def resize_sim_container(core: SimCore, c: SimContainer, resources: LinuxResources) -> None:
-    linux = c.config.linux or LinuxContainer()
-    adjustment = linux.resources.oom_score_adj  # cannot change in a running container
-    changed = replace(resources, oom_score_adj=adjustment)
-    c.config = replace(c.config, linux=replace(linux, resources=changed))
+def resize_sim_container(
+    core: SimCore, c: SimContainer, resources: LinuxResources | WindowsResources
+) -> None:
+    c.config = resized_config(c.config, resources)
     if c.meter is not None:
         c.meter.set_limits(cpu_cap(c.config, core.host.hardware.cpus), sim_memory_limit(c.config))
 

@@ -225,8 +225,10 @@ class SimContext(ProgramStreams):
 
     @property
     def cpuset(self) -> CpuSet:
-        linux = self._container.config.linux
+        linux, windows = self._container.config.linux, self._container.config.windows
         own = linux.resources.cpuset_cpus if linux is not None else ""
+        if windows is not None:
+            own = windows.resources.cpuset
         return parse_cpuset(own) or frozenset(range(self.cpus))
 
     @property

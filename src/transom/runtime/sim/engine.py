@@ -36,6 +36,7 @@ from transom.runtime.api import (
     Sandbox,
     SandboxConfig,
     SandboxStats,
+    WindowsResources,
 )
 from transom.runtime.sim import containers, outside, sandboxes, saving, stats
 from transom.runtime.sim.annotations import (
@@ -339,7 +340,7 @@ class SimRuntime:
             containers.remove_sim_container(self._core, container)
 
     async def update_container_resources(
-        self, container_id: str, resources: LinuxResources
+        self, container_id: str, resources: LinuxResources | WindowsResources
     ) -> None:
         container = self._container(container_id)
         if container.state != "running":

@@ -34,6 +34,7 @@ def limits_of_resources(resources: WindowsResources, cpus: int) -> CgroupLimits:
         cpu_quota=quota,
         cpu_period=_PERIOD if quota else 0,
         memory_soft=resources.memory_limit,
+        cpuset=resources.cpuset,
     )
 
 

@@ -362,7 +362,7 @@ class CmdletCall:
     async def _find(self, finder: str, parameter: str) -> list[Any]:
         """The objects that a parameter names, in place of the names."""
         row = self.evaluator.cmdlets.find(finder)
-        if row is None:
+        if not isinstance(row, Cmdlet):
             return to_items(self.values[parameter])
         found: list[Any] = []
         value = self.values.pop(parameter)

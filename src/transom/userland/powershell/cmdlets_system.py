@@ -162,6 +162,7 @@ def _get_process(call: CmdletCall) -> None:
                     "SessionId": session(entry),
                     "PriorityClass": priority_of(entry.argv).name,
                     "BasePriority": priority_of(entry.argv).base,
+                    "ProcessorAffinity": sum(1 << cpu for cpu in context.platform.cpuset),
                     "MachineName": ".",
                     "HasExited": False,
                     **({"UserName": _owner(context, entry)} if call.has("IncludeUserName") else {}),

@@ -37,7 +37,8 @@ LIMITS: Final = (
         severity="warning",
         section="Storage",
         note="Kubelets mount a subPath that is a directory although it is documented as "
-        "unsupported; a pod with several of them can stay in Terminating.",
+        "unsupported. Before 1.37 a pod whose container has several of them stays in Terminating "
+        "until the kubelet is restarted (kubernetes/kubernetes#112630).",
         topics=("subPathExpr", "volumeMount"),
     ),
     WindowsLimit(

@@ -142,9 +142,9 @@ class CompiledRule:
                 log.info("messageExpression of a rule: %s", problem)
 
     def check(
-        self, kind: str, current: Any, old: Any, path: str, budget: _Budget
+        self, kind: str, obj: Any, current: Any, old: Any, path: str, budget: _Budget
     ) -> FieldError | None:
-        """`current` and `old` are CEL values; `old` is _ABSENT if there is none."""
+        """`current` is `obj` as a CEL value, as `old`, which is _ABSENT if there is none."""
         if self.uses_old and old is _ABSENT and not self.optional_old:
             return None  # a transition rule needs an old value
         where = path or "<nil>"
@@ -184,10 +184,16 @@ class CompiledRule:
             f"{path}{self._spec.get('fieldPath', '')}".removeprefix("." if not path else "")
             or "<nil>"
         )
-        return self._failure(where, kind, variables, named, budget)
+        return self._failure(where, kind, obj, variables, named, budget)
 
     def _failure(
-        self, where: str, kind: str, variables: dict[str, Any], named: str, budget: _Budget
+        self,
+        where: str,
+        kind: str,
+        obj: Any,
+        variables: dict[str, Any],
+        named: str,
+        budget: _Budget,
     ) -> FieldError:
         text = ""
         if self._message is not None:
@@ -220,7 +226,7 @@ class CompiledRule:
             return forbidden(where, text)
         if reason == "FieldValueRequired":
             return required(where, text)
-        shown = RuleValue(kind, _shown_value(kind, variables["self"]))
+        shown = RuleValue(kind, _shown_value(kind, obj))
         if reason == "FieldValueDuplicate":
             return duplicate(where, shown)
         return invalid(where, shown, text)
@@ -345,7 +351,7 @@ class CompiledRules:
         old = _ABSENT if before is None else before if convert is None else convert(before)
         errors = []
         for rule in self._rules:
-            problem = rule.check(self._type, current, old, path, budget)
+            problem = rule.check(self._type, obj, current, old, path, budget)
             if problem is not None:
                 spent = rule.uses_old or budget.remaining < 0
                 errors += [problem] if spent else self._ratchet(problem, before, obj, unchanged)
