@@ -126,6 +126,11 @@ async def test_redirects(redirect: dict[str, Any], location: str) -> None:
     assert dict(answer.headers)[b"Location"].decode() == location
 
 
+async def test_what_is_not_supported_is_not_skipped(servers: list[BackendAddress]) -> None:
+    answer = await proxy(servers, unsupported="the filter CORS").answer(request(), "http")
+    assert (answer.status, answer.body) == (500, b"the filter CORS is not supported\n")
+
+
 async def test_large_responses_are_streamed() -> None:
     large = b"x" * 5_000_000
     server = HttpServer(lambda _: HttpResponse(200, [], large), None)

@@ -278,7 +278,9 @@ def test_listeners_accept_routes_by_section_port_and_host(
 
 
 def test_a_redirect_of_http_and_a_route_of_https_do_not_disturb_each_other() -> None:
-    redirect = http_route(rules=[{"filters": [{"requestRedirect": {"scheme": "https"}}]}])
+    redirect = http_route(
+        rules=[{"filters": [{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]}]
+    )
     redirect["spec"]["parentRefs"][0]["sectionName"] = "web"
     shop = http_route(rules=[{"backendRefs": backend("shop")}])
     shop["spec"]["parentRefs"][0]["sectionName"] = "tls"
@@ -405,6 +407,25 @@ def test_the_oldest_object_claims_a_host() -> None:
     young = ingress("a-first-name", "2026-02-01T00:00:00Z")
     old = ingress("z-last-name", "2026-01-01T00:00:00Z")
     assert oldest_first([young, old]) == [old, young]
+
+
+@pytest.mark.parametrize(
+    ("rule", "what"),
+    [
+        ({"filters": [{"type": "RequestMirror"}]}, "the filter RequestMirror"),
+        ({"filters": [{"type": "CORS", "cors": {}}]}, "the filter CORS"),
+        ({"backendRefs": [{"name": "a", "filters": [{}]}]}, "a filter of a backend"),
+        ({"filters": [{"type": "URLRewrite", "urlRewrite": {}}]}, None),
+    ],
+)
+def test_what_a_route_asks_for_in_vain(rule: Object, what: str | None) -> None:
+    route = http_route(rules=[rule])
+    status = gateway_status.route_status(route, [attached(route)], every_service, NOW)
+    accepted = status["parents"][0]["conditions"][0]
+    wanted = "Accepted=False UnsupportedValue" if what else "Accepted=True Accepted"
+    assert conditions([accepted]) == [wanted] and (what or "") in accepted["message"]
+    (made, *_) = gateway.http_routes(route, two_listeners(), every_service)
+    assert made.unsupported == (what or "")
 
 
 def test_a_class_is_accepted() -> None:

@@ -3,13 +3,20 @@
     python tests/install/macos.py up --name test
 
 The functions and constants that Python offers on Linux and not on macOS are removed before anything
-of Transom is imported, and `sys.platform` says darwin.
+of Transom is imported, there is no /proc and no /sys, and `sys.platform` says darwin.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
+import importlib
+import mmap
 import os
+import resource
+import select
+import selectors
 import signal
 import socket
 import sys
@@ -25,16 +32,23 @@ LINUX_ONLY = {
         "eventfd_write fdatasync getrandom getresgid getresuid getxattr listxattr memfd_create "
         "pidfd_open pipe2 posix_fadvise posix_fallocate removexattr sched_getaffinity "
         "sched_setaffinity sched_getparam sched_setscheduler setns setresgid setresuid setxattr "
-        "splice unshare"
+        "splice unshare waitid P_PIDFD SCHED_BATCH SCHED_IDLE preadv pwritev posix_openpt timerfd_create"
     ),
-    signal: "SIGPWR SIGRTMAX SIGRTMIN SIGSTKFLT sigtimedwait sigwaitinfo",
+    fcntl: (
+        "DN_ACCESS F_ADD_SEALS F_GETPIPE_SZ F_GETSIG F_NOTIFY F_OFD_SETLK F_SETLEASE F_SETPIPE_SZ "
+        "F_SETSIG"
+    ),
+    mmap: "MADV_DONTFORK MAP_POPULATE MAP_STACK",
+    resource: "RLIMIT_MSGQUEUE RLIMIT_NICE RLIMIT_RTPRIO RLIMIT_SIGPENDING RUSAGE_THREAD prlimit",
+    select: "epoll EPOLLIN EPOLLOUT EPOLLEXCLUSIVE EPOLLRDHUP POLLRDHUP",
+    signal: "pidfd_send_signal SIGPWR SIGRTMAX SIGRTMIN SIGSTKFLT sigtimedwait sigwaitinfo",
     socket: (
         "AF_ALG AF_NETLINK AF_PACKET AF_VSOCK IP_BIND_ADDRESS_NO_PORT IP_TRANSPARENT MSG_CMSG_CLOEXEC "
         "MSG_NOSIGNAL NETLINK_ROUTE SOCK_CLOEXEC SOCK_NONBLOCK SO_BINDTODEVICE SO_DOMAIN SO_MARK "
         "SO_PEERCRED SO_PROTOCOL TCP_CORK TCP_DEFER_ACCEPT TCP_INFO TCP_KEEPIDLE TCP_LINGER2 "
         "TCP_NOTSENT_LOWAT TCP_QUICKACK TCP_SYNCNT TCP_USER_TIMEOUT"
     ),
-    time: "CLOCK_BOOTTIME CLOCK_TAI",
+    time: "CLOCK_BOOTTIME CLOCK_TAI pthread_getcpuclockid",
 }
 _LINUX_CALLS = (
     "mallopt",
@@ -48,11 +62,38 @@ _LINUX_CALLS = (
 )
 
 
+def _refuse_linux_files(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: files of the kernel do not exist."""
+    if event in ("open", "os.listdir", "os.scandir"):
+        _refuse(arguments[0])
+
+
+def _refuse(path: Any) -> None:
+    if isinstance(path, str | bytes | os.PathLike):
+        text = os.fsdecode(path)
+        if text.startswith(("/proc/", "/sys/")) or text in ("/proc", "/sys"):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
+
+
+def _without_linux_files(real: Any) -> Any:
+    """For calls that have no audit event."""
+
+    def call(path: Any, *rest: Any, **more: Any) -> Any:
+        _refuse(path)
+        return real(path, *rest, **more)
+
+    return call
+
+
 def hide_linux() -> None:
+    sys.addaudithook(_refuse_linux_files)
+    for name in ("stat", "lstat", "readlink"):
+        setattr(os, name, _without_linux_files(getattr(os, name)))
     socket.TCP_KEEPALIVE = socket.TCP_KEEPIDLE  # type: ignore[attr-defined]  # its name there
     for module, names in LINUX_ONLY.items():
         for name in names.split():
             module.__dict__.pop(name, None)
+    importlib.reload(selectors)  # without epoll
     sys.platform = "darwin"
     real = ctypes.CDLL
 
@@ -66,9 +107,6 @@ def hide_linux() -> None:
 
 
 if __name__ == "__main__":
-    import asyncio  # noqa: F401
-    import multiprocessing.connection  # noqa: F401
-
     hide_linux()
     from transom.cli.entry import main
 

@@ -109,8 +109,10 @@ def test_a_cluster_with_the_wheel_and_what_macos_has(environment: Path, tmp_path
         options = ["--linux", "1", "--windows", "1", "--name", "macos"]
         up = _run(environment, python, str(MACOS), "up", *options, **more)
         assert up.returncode == 0, up.stderr
-        demo = _run(environment, python, str(MACOS), "demo", "--name", "macos", **more)
-        assert demo.returncode == 0, demo.stdout + demo.stderr
+        for verb in ("demo", "doctor", "down", "up", "delete"):
+            done = _run(environment, python, str(MACOS), verb, "--name", "macos", **more)
+            assert done.returncode == 0, (verb, done.stdout + done.stderr)
+        assert not (tmp_path / "data/transom/macos").exists()
     finally:
         _run(environment, python, str(MACOS), "delete", "--name", "macos", **more)
 

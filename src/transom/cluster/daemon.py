@@ -84,6 +84,7 @@ class ClusterLock:
                     "or start another one with: transom up --name OTHER",
                 ) from None
             if _is_file(self._fd, config.pid_file):
+                os.ftruncate(self._fd, 0)  # the pid of an earlier holder
                 return
             os.close(self._fd)  # `transom delete` removed it in between
 
@@ -138,9 +139,13 @@ def _holder(config: ClusterConfig) -> int:
 
 def _has_open(pid: int, path: Path) -> bool:
     """Whether the process has the file open: the content may be older than the current holder of
-    the lock.
+    the lock. Without /proc, as on macOS, whether there is such a process: the holder empties the
+    file at once.
     """
     try:
+        if not os.path.exists("/proc/self"):
+            os.kill(pid, 0)
+            return True
         wanted = os.stat(path)
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

@@ -33,6 +33,12 @@ SCHEMES: Final = {"HTTP": "http", "HTTPS": "https"}  # by protocol of a listener
 # The reason why an object of the first namespace cannot use the Service or Secret of this namespace
 # and name, as in conditions; None if it can.
 ReferenceProblem = Callable[[str, str, str], str | None]
+_SUPPORTED_FILTERS = (
+    "RequestHeaderModifier",
+    "ResponseHeaderModifier",
+    "RequestRedirect",
+    "URLRewrite",
+)
 _PATH_TYPES = {"Exact": EXACT, "RegularExpression": REGULAR_EXPRESSION}
 
 
@@ -184,6 +190,20 @@ def _common_host(first: str, second: str) -> str | None:
     return None
 
 
+def unsupported_in_route(route: Object) -> str | None:
+    """What of a route is not done here. Requests that need it get an error instead."""
+    found = map(_unsupported_in_rule, (route.get("spec") or {}).get("rules") or ())
+    return next((what for what in found if what), None)
+
+
+def _unsupported_in_rule(rule: Object) -> str:
+    for one in rule.get("filters") or ():
+        if one.get("type") not in _SUPPORTED_FILTERS:
+            return f"the filter {one.get('type')}"
+    refs = rule.get("backendRefs") or ()
+    return "a filter of a backend" if any(ref.get("filters") for ref in refs) else ""
+
+
 def http_routes(
     route: Object, gateways: dict[str, Object], service_problem: ReferenceProblem
 ) -> list[IngressRoute]:
@@ -229,6 +249,7 @@ def http_routes(
                     pattern,
                     any_depth=True,
                     scheme=scheme,
+                    unsupported=_unsupported_in_rule(rule),
                 )
                 for scheme, host in sorted(places)
             ]

@@ -13,6 +13,7 @@ from transom.ingress.gateway import (
     ReferenceProblem,
     gateway_listeners,
     unresolved_reason,
+    unsupported_in_route,
 )
 from transom.machinery.objects import Object
 
@@ -121,21 +122,20 @@ def route_status(
         {
             "parentRef": found.parent,
             "controllerName": CONTROLLER,
-            "conditions": [
-                _condition(
-                    "Accepted",
-                    generation,
-                    now,
-                    found.reason,
-                    found.message,
-                    met=bool(found.listeners),
-                ),
-                resolved,
-            ],
+            "conditions": [_accepted(route, found, generation, now), resolved],
         }
         for found in attachments
     ]
     return {"parents": others + own}
+
+
+def _accepted(route: Object, found: ParentAttachment, generation: int, now: str) -> Object:
+    missing = unsupported_in_route(route)
+    if found.listeners and missing:
+        message = f"Not supported: {missing}. Requests that need it are answered with an error"
+        return _condition("Accepted", generation, now, "UnsupportedValue", message, met=False)
+    met = bool(found.listeners)
+    return _condition("Accepted", generation, now, found.reason, found.message, met=met)
 
 
 def _resolved(

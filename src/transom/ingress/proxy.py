@@ -67,6 +67,8 @@ class IngressProxy:
         route = table.find(host, path, request.method, headers, request.query, scheme)
         if route is None and not table.default:
             return text_response(404, "default backend - 404\n")
+        if route is not None and route.unsupported:
+            return text_response(500, f"{route.unsupported} is not supported\n")
         filters = route.filters if route is not None else ()
         redirect = _filter(filters, "requestRedirect")
         if redirect is not None:

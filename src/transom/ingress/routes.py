@@ -55,6 +55,7 @@ class IngressRoute:
     pattern: Regexp | None = None  # of a path that is an expression; it matches the whole path
     any_depth: bool = False  # a wildcard host matches names with more than one more label, too
     scheme: str = ""  # "" for both
+    unsupported: str = ""  # what the rule of an HTTPRoute asks for and is not done here
 
     def matches_path(self, path: str) -> bool:
         if self.path_type == EXACT:

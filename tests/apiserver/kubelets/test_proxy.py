@@ -151,6 +151,23 @@ async def test_how_names_are_resolved(tmp_path: Path) -> None:
             assert await where(w, f"/api/v1/nodes/{name}/proxy/healthz") == expected, name
 
 
+@pytest.mark.parametrize(
+    ("release", "status", "reason"),
+    [("1.20", 500, None), ("1.21", 503, "ServiceUnavailable"), ("1.36", 503, "ServiceUnavailable")],
+)
+async def test_a_target_that_cannot_be_reached(
+    tmp_path: Path, release: str, status: int, reason: str | None
+) -> None:
+    async with run(), world(tmp_path, release=release) as w:
+        await w.pod()
+        message = (
+            f"error trying to reach service: dial tcp {POD_IP}:81: connect: connection refused"
+        )
+        got = await w.ask("GET", f"{PODS}/p:81/proxy/")
+        found = (got.status, got.json["message"], got.json.get("reason"))
+        assert found == (status, message, reason)
+
+
 async def test_services_lead_to_pods(tmp_path: Path) -> None:
     async with run(), world(tmp_path) as w:
         w.network.listen(POD_IP, 8080, lambda request: HttpResponse(200, [], b"web"))

@@ -22,6 +22,7 @@ from transom.http.encode import END_OF_STREAM
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, encode_chunk
 from transom.http.outgoing import CallError, CallTarget, OutgoingConnection, ResponseHead
 from transom.http.relay import escape_path
+from transom.machinery import errors
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 
@@ -77,7 +78,10 @@ async def serve_proxy(
         )
         return await _answer(transport, request, connection, head, outside)
     except CallError as problem:
-        raise plain_location_error(f"error trying to reach service: {problem}") from problem
+        message = f"error trying to reach service: {problem}"
+        if has_behaviour(release, "ProxyServiceUnavailable"):
+            raise errors.service_unavailable(message) from problem
+        raise plain_location_error(message) from problem
 
 
 def _is_redirected(method: str, release: Release) -> bool:

@@ -21,6 +21,7 @@ Behaviour = Literal[
     "ZpagesV1beta1",
     "JobSuccessCriteriaOfAllJobs",
     "ProxyRedirectsReads",
+    "ProxyServiceUnavailable",
     "StructuredAuthenticationV1alpha1",
     "StructuredAuthenticationV1beta1",
     "StructuredAuthenticationV1",
@@ -527,6 +528,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobSuccessCriteriaOfAllJobs": Release(1, 31),
     # The proxy redirects only GET and HEAD to the path with a slash, and passes other calls.
     "ProxyRedirectsReads": Release(1, 23),
+    # A target that cannot be reached is a 503, earlier a 500.
+    "ProxyServiceUnavailable": Release(1, 21),
     # The versions of configuration files of the API server.
     "StructuredAuthenticationV1alpha1": Release(1, 29),
     "StructuredAuthenticationV1beta1": Release(1, 30),
