@@ -120,3 +120,64 @@ async def test_a_request_that_a_webhook_rejects_is_freed_at_once(
         with no_garbage():
             assert await send() in (400, 500)
         endpoint.stop()
+
+
+RULE = "self.words.all(x, int(x) > 0) || self.number > 9"
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "lists.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "lists", "kind": "WordList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "number": {"type": "integer"},
+                            "words": {
+                                "type": "array",
+                                "maxItems": 1000,
+                                "items": {"type": "string", "maxLength": 50},
+                            },
+                        },
+                        "x-kubernetes-validations": [{"rule": RULE}],
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("word", ["0", "x"])
+async def test_a_custom_object_that_a_rule_rejects_is_freed_at_once(word: str) -> None:
+    async with run(clock=RealClock(), release="1.36") as api:
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await api.ok("POST", definitions, DEFINITION)
+        lists = "/apis/example.com/v1/namespaces/default/lists"
+        body = {
+            "apiVersion": "example.com/v1",
+            "kind": "WordList",
+            "metadata": {"name": "a"},
+            "number": 1,
+            "words": [word] * 900,
+        }
+
+        async def send() -> int:
+            code, _ = await api.call("POST", lists, body)
+            await asyncio.sleep(0.01)
+            return code
+
+        for _ in range(100):
+            if await send() == 422:
+                break
+            await asyncio.sleep(0.02)
+        with no_garbage():
+            assert await send() == 422

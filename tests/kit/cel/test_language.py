@@ -510,6 +510,8 @@ def test_any_sequence_of_tokens_compiles_or_is_rejected(tokens: list[str]) -> No
         "[0].map(x, 1 / x) == []",
         "{'a': 0}.all(k, 1 / {'a': 0}[k] == 1)",
         "1 / 0 == 1 ? true : false",
+        "['x', 'y'].all(x, int(x) > 0) || 1 / 0 == 1",
+        "int('x') > 0 || int('y') > 0",
     ],
 )
 def test_an_error_leaves_no_cycle_that_keeps_the_variables(source: str) -> None:

@@ -63,7 +63,10 @@ class CelProgram:
             if state.cost > limit:
                 raise CostLimitExceededError
         except CelError as error:
-            return EvaluationResult(None, error, state.cost)
+            # A new one: tracebacks of the error and of its cause refer to the variables.
+            limited = isinstance(error, CostLimitExceededError)
+            fresh = CostLimitExceededError() if limited else CelError(str(error))
+            return EvaluationResult(None, fresh, state.cost)
         except RecursionError:
             return EvaluationResult(
                 None, CelError("expression recursion limit exceeded"), state.cost
