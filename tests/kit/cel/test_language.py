@@ -345,6 +345,11 @@ START = (
             "x ==",
             f"1:5: Syntax error: mismatched input '<EOF>' expecting {START}\n | x ==\n | ....^",
         ),
+        (
+            "foo(",
+            "1:5: Syntax error: mismatched input '<EOF>' expecting "
+            f"""{START.replace("'(', ", "'(', ')', ", 1)}\n | foo(\n | ....^""",
+        ),
         ("x.", "1:3: Syntax error: no viable alternative at input '.'\n | x.\n | ..^"),
         ("(x", "1:3: Syntax error: missing ')' at '<EOF>'\n | (x\n | ..^"),
         ("x x", "1:3: Syntax error: extraneous input 'x' expecting <EOF>\n | x x\n | ..^"),

@@ -205,6 +205,9 @@ class _Parser:
 
     def _arguments(self) -> list[ExprNode]:
         out: list[ExprNode] = []
+        if self._token.kind == "EOF":  # no argument has to follow
+            either = _EXPRESSION.replace("'(', ", "'(', ')', ", 1)
+            raise self._fail(f"mismatched input '<EOF>' expecting {either}")
         if self._token.kind != ")":
             out.append(self._expr())
             while self._token.kind == ",":
