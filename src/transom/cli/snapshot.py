@@ -66,6 +66,12 @@ def add_snapshot_arguments(parser: argparse.ArgumentParser) -> None:
         "--replace", action="store_true", help="replace the data of an existing cluster"
     )
     restore.add_argument(
+        "--trust-settings",
+        action="store_true",
+        help="accept settings that reach this machine: files, programs, real containers, "
+        "addresses other than loopback",
+    )
+    restore.add_argument(
         "--bump-revision",
         type=_count,
         default=None,
@@ -239,6 +245,7 @@ def _restore(args: argparse.Namespace) -> int:
             replace_existing=args.replace,
             bump=args.bump_revision or snapshot_restore.REVISION_BUMP,
             report_progress=console.print_progress,
+            trust_settings=args.trust_settings,
         )
     finally:
         if was_running and existing is not None:

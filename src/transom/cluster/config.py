@@ -307,6 +307,18 @@ def load_starting_nodes(config: ClusterConfig) -> list[NodeSpec]:
 
 
 def _read_nodes(path: Path) -> list[NodeSpec] | None:
+    try:
+        return nodes_from_document(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} is damaged: {error}", "repair it, or remove it to start with new nodes"
+        ) from error
+
+
+def nodes_from_document(document: bytes) -> list[NodeSpec]:
+    """Reads what `nodes_document` has written. Raises ValueError, TypeError or AttributeError."""
     known = {f.name for f in fields(NodeSpec)}
 
     def spec(row: Mapping[str, Any]) -> NodeSpec:
@@ -315,11 +327,4 @@ def _read_nodes(path: Path) -> list[NodeSpec] | None:
         }
         return NodeSpec(**values)
 
-    try:
-        return [spec(row) for row in json.loads(path.read_bytes())]
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{path} is damaged: {error}", "repair it, or remove it to start with new nodes"
-        ) from error
+    return [spec(row) for row in json.loads(document)]

@@ -25,6 +25,7 @@ from transom.cluster.data.snapshot_check import (
     snapshot_keys,
 )
 from transom.cluster.data.snapshot_records import with_distinct_revisions, without_tokens
+from transom.cluster.data.snapshot_settings import machine_settings, nodes_of_snapshot
 from transom.cluster.data.snapshot_sources import (
     StoppedData,
 )
@@ -69,16 +70,21 @@ def restore_snapshot(
     replace_existing: bool,
     bump: int,
     report_progress: ReportProgress,
+    trust_settings: bool = False,
 ) -> dict[str, Any]:
     """Restores the snapshot as the cluster `name`. An existing cluster keeps its configuration, and
     its keys unless the snapshot contains keys; its old data is kept beside the new. The cluster
-    must be stopped.
+    must be stopped. A new cluster gets settings that reach this machine only with
+    `trust_settings`.
     """
     found = check_snapshot(path, key_file, report_progress, keep=True)
     name = name or str(found.reader.header.get("cluster", ""))
     existing = configs.load_config(configs.check_cluster_name(name))
     if existing is None:
-        return _restore_new(found, name, key_file, bump, report_progress)
+        config = _configuration(found, name, key_file, clusters_dir() / name)
+        given = config if key_file is None else dataclasses.replace(config, encryption_key_file="")
+        _check_settings(found, given, trust_settings=trust_settings)
+        return _restore_new(found, config, key_file, bump, report_progress)
     if not replace_existing:
         raise UserError(
             f"cluster {name!r} exists",
@@ -94,13 +100,13 @@ def restore_snapshot(
 
 def _restore_new(
     found: CheckedSnapshot,
-    name: str,
+    config: ClusterConfig,
     key_file: Path | None,
     bump: int,
     report_progress: ReportProgress,
 ) -> dict[str, Any]:
     """Builds everything in a temporary folder and then renames it to the cluster's folder."""
-    final = clusters_dir() / name
+    name, final = config.name, config.state
     work = clusters_dir() / f".{name}.restoring"
     shutil.rmtree(work, ignore_errors=True)
     if final.exists():
@@ -110,7 +116,6 @@ def _restore_new(
         )
     work.mkdir(mode=0o700, parents=True)
     files = found.reader.files
-    config = _configuration(found, name, key_file, final)
     _write_keys(found, work)
     for other in CONFIGURATION_FILES[1:]:
         if other in files:
@@ -173,11 +178,28 @@ def _configuration(
     )
 
 
+def _check_settings(found: CheckedSnapshot, config: ClusterConfig, *, trust_settings: bool) -> None:
+    """The values of a file that another user may have written: they must be possible, and trusted
+    if they reach this machine.
+    """
+    path = found.reader.path
+    _, document = found.reader.files.get("nodes.json", (0, b"[]"))
+    reaching = machine_settings(config, nodes_of_snapshot(config, document, path))
+    if reaching and not trust_settings:
+        raise UserError(
+            f"settings of the snapshot reach this machine: {'; '.join(reaching[:5])}"
+            + (f"; and {len(reaching) - 5} more" if len(reaching) > 5 else ""),
+            "if you trust the file, use --trust-settings; for its objects only, restore it with "
+            "--replace into a new cluster",
+        )
+
+
 def _write_keys(found: CheckedSnapshot, state: Path) -> None:
     for name, (mode, contents) in found.reader.files.items():
         if name.startswith("pki/") and "/" not in name[4:] and name[4:] not in ("", "..", "."):
             (state / "pki").mkdir(mode=0o700, exist_ok=True)
-            write_atomic(state / "pki" / name[4:], contents, mode & 0o777)
+            readable = 0o600 if name.endswith(".key") else 0o644
+            write_atomic(state / "pki" / name[4:], contents, mode & readable)
         elif name == ENCRYPTION_KEYS:
             write_atomic(state / ENCRYPTION_KEYS, contents, 0o600)
 
