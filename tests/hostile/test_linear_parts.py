@@ -37,6 +37,7 @@ from transom.node.relay import MOST_RELAYS, wanted_relays
 from transom.proxy.policy.rules import MOST_PEERS, compile_policy
 from transom.proxy.tracker import MOST_ENDPOINTS, MOST_PORTS, ServiceTracker
 from transom.store.api import StoreRecord
+from transom.web.apply_changes import configuration_to_apply
 
 STORAGE_CLASS, CSI_NODE = map(kind_of, ("StorageClass", "CSINode"))
 
@@ -89,6 +90,39 @@ def matching(n: int) -> Work:
     return lambda: selectors.from_map(labels).matches(labels)
 
 
+def applied_fields(n: int) -> Work:
+    managers = [{"manager": f"m{i}", "fieldsV1": {"f:data": {f"f:k{i}": {}}}} for i in range(n)]
+    before: dict[str, Any] = {
+        "metadata": {"name": "a", "managedFields": managers},
+        "data": {f"k{i}": "v" for i in range(n)},
+    }
+    return lambda: configuration_to_apply(before, {**before, "data": {**before["data"], "k": "v"}})
+
+
+class _Counted:
+    """A value whose comparison runs lines, unlike that of a number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Counted) and self.number == other.number
+
+    __hash__ = object.__hash__
+
+
+def applied_levels(n: int) -> Work:
+    """The values of all levels are compared once, not once for each level above them."""
+
+    def obj(number: int) -> dict[str, Any]:
+        spec: dict[str, Any] = {}
+        for level in range(n // 10):  # recursion has a limit
+            spec = {"value": _Counted(level or number), "below": spec}
+        return {"metadata": {"name": "a"}, "spec": spec}
+
+    return lambda: configuration_to_apply(obj(-1), obj(-2))
+
+
 CASES: dict[str, Callable[[int], Work]] = {
     "validation: values of a topology": lambda n: validating(
         STORAGE_CLASS, storage_class(n, many_terms=False)
@@ -104,6 +138,8 @@ CASES: dict[str, Callable[[int], Work]] = {
     "allocation: node ports of a dry run": lambda n: allocating(n, dry_run=True),
     "kubelet: status": pod_status,
     "selector: from a map": matching,
+    "console: fields of many managers": applied_fields,
+    "console: an object of many levels": applied_levels,
     "RBAC: aggregation": lambda n: (
         lambda: rbac.aggregated_rules(
             {

@@ -7,7 +7,7 @@ owns and leaves out would be removed, so they are sent again. Pure functions on 
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -44,22 +44,33 @@ def removed_fields(wanted: Any, result: Any, path: str = "") -> list[str]:
     return []
 
 
-class _FieldOwners(NamedTuple):
-    """The fieldsV1 documents at one path: of the console, and of all managers."""
+class _FieldOwners:
+    """The fieldsV1 documents at one path: of the console, and of all managers. Each part of a
+    document is looked at once, however many managers and fields there are.
+    """
 
-    own: dict[str, Any] | None
-    every: list[dict[str, Any]]
+    __slots__ = ("_below", "_every", "own")
+
+    def __init__(self, own: dict[str, Any] | None, every: list[dict[str, Any]]) -> None:
+        self.own = own
+        self._every = every
+        self._below: dict[str, list[dict[str, Any]]] | None = None
 
     def below(self, key: str) -> _FieldOwners:
+        if self._below is None:
+            self._below = {}
+            for fields in self._every:
+                for name, part in fields.items():
+                    self._below.setdefault(name, []).append(part)
         name = f"f:{key}"
         own = self.own.get(name) if self.own is not None else None
-        return _FieldOwners(own, [fields[name] for fields in self.every if name in fields])
+        return _FieldOwners(own, self._below.get(name, []))
 
     def is_atomic(self, value: dict[str, Any]) -> bool:
         """Whether a map is owned as a whole, such as the selector of a Service: a part of it would
         replace all of it.
         """
-        return bool(value) and any(fields == {} for fields in self.every)
+        return bool(value) and any(fields == {} for fields in self._every)
 
 
 def _field_owners(obj: Object) -> _FieldOwners:
@@ -76,18 +87,16 @@ def _field_owners(obj: Object) -> _FieldOwners:
 
 def _changed_fields(before: Object, after: Object, owners: _FieldOwners) -> Object:
     """The fields of `after` that differ from `before` or that the console owns. Lists are sent as a
-    whole, because only the server knows their keys.
+    whole, because only the server knows their keys. Each value is compared once.
     """
     found = {}
     for key, value in after.items():
         below = owners.below(key)
-        if key in before and before[key] == value and below.own is None:
-            continue
         old = before.get(key)
         if isinstance(value, dict) and isinstance(old, dict) and not below.is_atomic(old):
             if part := _changed_fields(old, value, below):
                 found[key] = part
-        else:
+        elif key not in before or old != value or below.own is not None:
             found[key] = value
     return found
 

@@ -25,6 +25,7 @@ from transom.web.object_text import (
 from transom.web.pages.object_address import request_kind, request_namespace, request_object
 from transom.web.responses import json_page
 from transom.web.routing import PageRequest
+from transom.web.workers import run_in_worker
 
 
 async def apply_object(request: PageRequest) -> Answer:
@@ -42,14 +43,12 @@ async def apply_object(request: PageRequest) -> Answer:
         query["dryRun"] = "All"
     if body.get("force"):
         query["force"] = "true"
-    configuration = configuration_to_apply(
-        {**editable_object(now), "metadata": _with_managers(now)}, wanted
-    )
+    configuration = await run_in_worker(_configuration, now, wanted)
     answer = await request.services.api.request(
         "PATCH",
         kind.path(request_namespace(request), request.params["name"]),
         query,
-        body=orjson.dumps(configuration),
+        body=configuration,
         media_type=APPLY_PATCH,
     )
     if answer.status == 409:
@@ -63,10 +62,16 @@ async def apply_object(request: PageRequest) -> Answer:
             "diff": await diff_lines(before, after),
             "edited": after,
             "version": result["metadata"].get("resourceVersion") or "",
-            "kept": removed_fields(wanted, editable_object(result))[:50],
+            "kept": (await run_in_worker(removed_fields, wanted, editable_object(result)))[:50],
             "dryRun": bool(body.get("dryRun")),
         }
     )
+
+
+def _configuration(now: Object, wanted: Object) -> bytes:
+    """Takes time that grows with the objects, whose fields may have thousands of managers."""
+    before = {**editable_object(now), "metadata": _with_managers(now)}
+    return orjson.dumps(configuration_to_apply(before, wanted))
 
 
 def _with_managers(obj: Object) -> dict[str, Any]:
