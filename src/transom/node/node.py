@@ -197,6 +197,17 @@ class Node:
             return self.runtime.hosts_addresses(sandbox_id, name)
         return ["127.0.0.1"] if name.rstrip(".").lower() == "localhost" else []
 
+    async def resolve(self, name: str) -> list[str]:
+        """The addresses of a name for the programs of a simulated machine."""
+        if not isinstance(self.runtime, SimRuntime):
+            return []
+        try:
+            return await login_context.resolve_on_machine(
+                self.runtime.core, self.machine.files, name
+            )
+        except OSError:  # also socket.gaierror: no such name, or no name server answers
+            return []
+
     @property
     def simulated(self) -> bool:
         return isinstance(self.runtime, SimRuntime)

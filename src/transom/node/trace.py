@@ -186,6 +186,10 @@ class Tracer:
             found = sandbox_of(pod)
             return found[0].hosts_addresses(found[1].id, name) if found is not None else []
 
+        async def node_lookup(node: str, name: str) -> Sequence[str]:
+            found = nodes_by_name.get(node)
+            return await found.resolve(name) if found is not None else ()
+
         def listening(stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
             node = nodes_by_name.get(stack.node)
             loopback = ipaddress.ip_address(address).is_loopback
@@ -208,6 +212,7 @@ class Tracer:
             dns_of=dns_of,
             lookup=self._lookup,
             hosts=hosts,
+            node_lookup=node_lookup,
             listening=listening,
             proxy_problem=network.proxy_problem,
             target=lambda node: self._target(nodes_by_name.get(node)),

@@ -124,3 +124,22 @@ def test_names_of_pods_behind_a_headless_service(space: Net) -> None:
             "first",
             "second",
         ]
+
+
+def test_a_trace_resolves_names_as_programs_of_the_node_do(net: Net) -> None:
+    """A hosts file on the node, its name server, and localhost; cluster DNS is not asked."""
+
+    def traced(node: str, target: str) -> tuple[str, str]:
+        found = net.trace(f"node/{node}", target)
+        return found["verdict"], found["address"]
+
+    hosts = {"linux-1": "/etc/hosts", "windows-1": r"C:\Windows\System32\drivers\etc\hosts"}
+    for node, path in hosts.items():
+        line = f"203.0.113.10 made-up-{node}.example"
+        add = f"Add-Content {path} '{line}'" if "win" in node else f"echo {line} >> {path}"
+        net.cluster.transom("node", "exec", "--name", net.cluster.name, node, add)
+        for name in (f"made-up-{node}.example", "www.example.com"):
+            assert traced(node, f"{name}:443") == ("delivered", "203.0.113.10")
+        assert traced(node, "localhost:10248") == ("delivered", "127.0.0.1")
+        assert traced(node, "localhost:81")[0] == "refused"
+        assert traced(node, "linux.default.svc.cluster.local")[0] == "unresolved"

@@ -64,6 +64,11 @@ def inventory(
                 return NameLookup((labels[0].replace("-", "."),))
         return NameLookup()
 
+    async def node_lookup(_node: str, name: str) -> list[str]:
+        return {"localhost": ["127.0.0.1"], "www.example.com": ["2001:db8::1", OUTSIDE]}.get(
+            name, []
+        )
+
     def slices(namespace: str, name: str) -> list[Any]:
         return [
             s
@@ -86,6 +91,7 @@ def inventory(
         pod_of=lambda stack: ("default", stack.sandbox),
         dns_of=lambda _pod: DNS,
         lookup=lookup,
+        node_lookup=node_lookup,
         listening=listening,
         proxy_problem=lambda _node: proxy_problem,
         target=lambda _node: NodeTarget(

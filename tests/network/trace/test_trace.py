@@ -149,6 +149,21 @@ def test_names_of_pods_and_outside() -> None:
     check(traced(cluster, "w1", "www.example.com"), "delivered")
 
 
+def test_nodes_resolve_names_with_their_own_resolver() -> None:
+    cluster = peopled()
+    for node in ("linux-1", "windows-1"):
+        found = traced(cluster, node, "www.example.com:443")
+        check(found, "delivered")
+        assert (found.address, found.hops[0].device) == (OUTSIDE, "resolver")
+        found = traced(cluster, node, "localhost:10250")
+        check(found, "delivered")
+        assert (found.address, found.at) == ("127.0.0.1", f"node {node}")
+        check(traced(cluster, node, "localhost:81"), "refused")
+        found = traced(cluster, node, "web.default.svc.cluster.local")
+        check(found, "unresolved")
+        assert "does not ask the cluster's DNS" in found.explanation
+
+
 def test_a_resolver_that_reaches_no_server_resolves_nothing() -> None:
     cluster = peopled()
     cluster.service("kube-dns", "10.96.0.10", [], port=53, target=53, protocol="UDP")

@@ -4,7 +4,7 @@ its listeners.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transom.kit.lazy_dataclass import dataclass
@@ -36,6 +36,10 @@ async def _no_names(_name: str) -> NameLookup:
     return NameLookup()
 
 
+async def _no_node_names(_node: str, _name: str) -> Sequence[str]:
+    return ()
+
+
 def _no_hosts(_pod: Object, _name: str) -> list[str]:
     return []
 
@@ -58,6 +62,8 @@ class Inventory:
     dns_of: Callable[[Object], DnsConfig]  # of a pod
     lookup: Callable[[str], Awaitable[NameLookup]] = _no_names
     hosts: Callable[[Object, str], list[str]] = _no_hosts  # a pod's names that need no DNS
+    # The addresses of a name for the programs of a node.
+    node_lookup: Callable[[str, str], Awaitable[Sequence[str]]] = _no_node_names
     listening: Listening = always_listening
     proxy_problem: Callable[[str], str] = _nothing  # why a node's kube-proxy does not work
     target: Callable[[str], NodeTarget] = lambda _node: NodeTarget()  # a Windows node

@@ -198,13 +198,7 @@ async def _resolve(
     stack = start.stack
     assert stack is not None
     if start.kind != "pod" or start.object is None:
-        report.verdict, report.reason = "unresolved", "no-resolver"
-        report.explanation = (
-            f"{start.shown} does not ask the cluster's DNS; {end.text!r} is not an object of the "
-            "cluster either"
-        )
-        report.remedy = "Give an address, svc/NAME or NAMESPACE/NAME."
-        return None
+        return await _resolve_outside_pods(inventory, start, stack, end, report)
     dns = inventory.dns_of(start.object)
     here = inventory.name(stack)
     server = dns.servers[0] if dns.servers else ""
@@ -234,6 +228,31 @@ async def _resolve(
         return None
     report.explanation = f"DNS knows no address for {end.text}, as the pod asks for it"
     await diagnosis.explain_name(report, inventory, end.text, dns, stack.os)
+    return None
+
+
+async def _resolve_outside_pods(
+    inventory: Inventory,
+    start: TracePlace,
+    stack: NetworkStack,
+    end: TracePlace,
+    report: TraceReport,
+) -> TracePlace | None:
+    """Nodes have a hosts file and a name server of their own, and do not ask cluster DNS."""
+    answer = await inventory.node_lookup(start.name, end.text) if start.kind == "node" else ()
+    mine = {address_family(address) for address in stack.addresses()}
+    usable = tuple(address for address in answer if address_family(address) in mine)
+    if usable:
+        text = f"{end.text}: {', '.join(usable)} (the machine's hosts file or its name server)"
+        aimed = Packet(stack.addresses()[0], usable[0], "icmp", 0, 0)
+        report.hops.append(Hop(inventory.name(stack), "resolver", text, aimed))
+        return _behind(replace(end, addresses=usable), inventory)
+    report.verdict, report.reason = "unresolved", "no-resolver"
+    report.explanation = (
+        f"{start.shown} does not ask the cluster's DNS; {end.text!r} is not an object of the "
+        "cluster either"
+    )
+    report.remedy = "Give an address, svc/NAME or NAMESPACE/NAME."
     return None
 
 
