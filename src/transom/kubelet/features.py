@@ -45,6 +45,7 @@ class PodFeatures:
     terminal_phases: bool = False
     rejected_qos: bool = False
     short_hash: bool = False
+    retries_after_backoff: bool = False  # of a crashed container, not every ten seconds
     any_variable_names: bool = False  # in the environment from config maps and secrets
 
 
@@ -82,6 +83,7 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         rejected_qos=kubelet_has(release, "RejectedQos"),
         terminal_phases=kubelet_has(release, "TerminalPhases"),
         short_hash=kubelet_has(release, "HashesNameAndImage"),
+        retries_after_backoff=kubelet_has(release, "RetriesAfterBackOff"),
         any_variable_names=kubelet_has(release, "AnyVariableNames"),
     )
 
