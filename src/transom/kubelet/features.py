@@ -167,6 +167,12 @@ def has_windows_affinity(release: tuple[int, int], gates: Mapping[str, bool]) ->
     return FeatureSet(Release(*release), gates).enabled("WindowsCPUAndMemoryAffinity")
 
 
+def has_custom_quota_period(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether cpuCFSQuotaPeriod can be changed. The gate has another name in 1.32."""
+    enabled = FeatureSet(Release(*release), gates).enabled
+    return enabled("CustomCPUCFSQuotaPeriod") or enabled("CPUCFSQuotaPeriod")
+
+
 def disables_exclusive_quota(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
     """Whether containers with exclusive CPUs have no CPU quota."""
     return FeatureSet(Release(*release), gates).enabled("DisableCPUQuotaWithExclusiveCPUs")
