@@ -246,6 +246,29 @@ CASES: list[tuple[str, ClusterSnapshot, str, str, str]] = [
         "kubectl describe pod",
     ),
     (
+        "pod/default/a",
+        healthy(
+            pods=[pod("a", "linux-1", waiting=CREATING, age=600)],
+            events=[event("a", "Pulling", 'Pulling image "example.com/a:1"', ago=500)],
+        ),
+        "warning",
+        "is ContainerCreating: the pull takes more than 120 seconds (image example.com/a:1)",
+        "Pull large images ahead of time",
+    ),
+    (
+        "pod/default/a",
+        healthy(
+            pods=[pod("a", "linux-1", waiting=CREATING, age=600)],
+            events=[
+                event("a", "Pulling", 'Pulling image "example.com/a:1"', ago=500),
+                event("a", "Pulled", "Successfully pulled image", ago=400),
+            ],
+        ),
+        "warning",
+        "is ContainerCreating for more than 120 seconds",
+        "kubectl describe pod",
+    ),
+    (
         "replicaset/default/web-1",
         healthy(
             replicasets=[REPLICAS],

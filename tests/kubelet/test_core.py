@@ -6,14 +6,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import PODS
+from transom.kit.clock import VirtualClock
+from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure, PodRejection, VolumeFailure
 from transom.kubelet.parts import HookFailure
+from transom.kubelet.workers import PodWorker, PodWorkers, SyncOutcome
+from transom.machinery.releases import Release
 from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
 
@@ -165,6 +170,50 @@ async def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> No
         assert (await node.pod("p"))["status"]["phase"] == "Running"
         assert len(node.runtime.containers()) <= 2
         assert ("Warning", "BackOff", "Back-off restarting failed container") in await node.events()
+
+
+@pytest.mark.parametrize(("release", "latest"), [(Release(1, 34), 15.0), (Release(1, 35), 7.5)])
+async def test_when_a_container_is_restarted_after_its_back_off(
+    core: Any, release: Release, latest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 1.35 when the back-off ends, with the jitter of every retry; before every ten seconds."""
+    monkeypatch.setattr(KubeletConfig, "crash_loop_backoff", (5.0, 5.0))
+    async with core(release=release) as node:
+        node.runtime.start_exits["c"] = [1] * 20
+        starts: list[float] = []
+        start = node.runtime.start_container
+
+        async def started(container_id: str) -> str:
+            starts.append(node.clock.monotonic())
+            return await start(container_id)
+
+        node.runtime.start_container = started
+        await node.create("p")
+        await node.settle(100)
+        waits = [b - a for a, b in pairwise(starts[1:])]
+        assert waits and max(waits) <= latest + 2
+        assert min(waits) >= (5.0 if release >= Release(1, 35) else 10.0)
+
+
+class NoJitter(random.Random):
+    def random(self) -> float:
+        return 0.0
+
+
+async def test_an_error_is_retried_after_ten_seconds_whatever_backed_off_before() -> None:
+    clock = VirtualClock()
+    seen: list[float] = []
+
+    async def sync(worker: PodWorker) -> SyncOutcome:
+        seen.append(clock.monotonic())
+        ends = {1: clock.time() + 3, 2: clock.time() - 1, 3: clock.time() + 500}
+        worker.backoff_ends = ends.get(len(seen))
+        return SyncOutcome.FAILED
+
+    workers = PodWorkers(clock, NoJitter(), 60, sync)
+    workers.wake(workers.add("u1", {"metadata": {"uid": "u1"}}))
+    await clock.run_for(80, turns=10)
+    assert [b - a for a, b in pairwise(seen)] == [3, 0, 60, 10]
 
 
 async def test_restart_policies(core: Any) -> None:

@@ -372,3 +372,12 @@ def test_limits_of_the_pod_apply_where_a_container_sets_none(
     wanted = pod({"resources": {"limits": own}}, resources=limits)
     found = Machine().config(wanted).linux.resources
     assert (found.cpu_quota, found.memory_limit) == (quota, memory)
+
+
+@pytest.mark.parametrize(("enforced", "expected"), [(True, (25_000, 50_000)), (False, (0, 0))])
+def test_the_quota_of_a_container_follows_the_configuration(
+    enforced: bool, expected: tuple[int, int]
+) -> None:
+    machine = Machine(cpu_cfs_quota=enforced, cpu_cfs_quota_period=0.05)
+    found = machine.config(pod(resources("500m"))).linux.resources
+    assert (found.cpu_quota, found.cpu_period) == expected

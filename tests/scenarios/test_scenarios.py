@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -74,6 +75,21 @@ def test_doctor_reports_a_scenario(scenario: Scenario, request: pytest.FixtureRe
         await cluster.silence()
 
     play(body)
+
+
+def test_doctor_reports_a_slow_pull_with_docker(tmp_path: Path) -> None:
+    """Docker's kubelet cancels the pull; containerd's waits for it."""
+    scenario = SCENARIOS["slow-image-pull"]
+    with virtual_cluster(tmp_path, release="1.20") as (cluster, run):
+
+        async def body() -> None:
+            target = VirtualTarget(cluster)
+            node = scenario_node((await target.control("GET", "/transom/nodes"))["items"])
+            await run_scenario(scenario, target, node)
+            [found] = [f for f in await cluster.doctor() if scenario.finding in f.what]
+            assert "than the kubelet waits for progress (context canceled)" in found.what
+
+        run(body())
 
 
 class NewNamespace:

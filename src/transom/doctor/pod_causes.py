@@ -87,6 +87,15 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
         ),
     ),
     KnownCause(
+        r"^context canceled$",
+        "the pull takes longer than the kubelet waits for progress",
+        (
+            "Pull the image on the node ahead of time, use a smaller one, or give the kubelet a "
+            "longer --image-pull-progress-deadline."
+        ),
+        reasons=_PULL,
+    ),
+    KnownCause(
         r"lookup (?P<host>\S+?)(?: on \S+)?: no such host",
         "the name of the registry, {host}, cannot be resolved",
         "Correct the registry in the image's name; if it is right, check the node's DNS.",

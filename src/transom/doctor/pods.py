@@ -58,6 +58,7 @@ _TROUBLE: Final = (
     "FailedPodSandBoxStatus",
 )
 _PROGRESS: Final = ("Pulling", "Pulled", "Created", "Started")
+_PULL_ENDS: Final = ("Pulled", "Failed", "BackOff")
 _PULLING: Final = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -365,12 +366,12 @@ def _not_pulled(
         s, pod, "Failed", "InspectFailed", "ErrImageNeverPull", containing=image
     ) or plain_message(str(waiting.get("message", "")))
     annotations = pod["metadata"].get("annotations") or {}
-    if any(f"{_SIMULATED}{fault}" in annotations for fault in ("fail-pull", "stall-pull")):
+    if f"{_SIMULATED}fail-pull" in annotations:
         return DoctorFinding(
             "error",
             (
-                f"image {image} cannot be pulled: an annotation {_SIMULATED}fail-* or stall-* "
-                f"makes pulls fail ({text})"
+                f"image {image} cannot be pulled: an annotation {_SIMULATED}fail-* makes pulls "
+                f"fail ({text})"
             ),
             (where,),
             "The container cannot be started.",
@@ -632,6 +633,14 @@ def _not_created(
             "Its containers do not run.",
             f"Repair the node: transom doctor {node}; or delete the pod, so that its controller creates it on another.",
         )
+    elif image := _slow_pull(s, pod):
+        yield DoctorFinding(
+            "warning",
+            f"is {reason}: the pull takes more than {int(LATE)} seconds (image {image})",
+            (where,),
+            "Its containers do not run.",
+            "Check the node's connection to the registry. Pull large images ahead of time, or use smaller ones.",
+        )
     elif age > LATE:
         yield DoctorFinding(
             "warning",
@@ -640,6 +649,18 @@ def _not_created(
             "Its containers do not run.",
             f"Read its events: kubectl describe pod {key_of_object(pod)[1]} --namespace {key_of_object(pod)[0]}",
         )
+
+
+def _slow_pull(s: ClusterSnapshot, pod: Object) -> str:
+    """The image that the kubelet pulls for a long time; "" if it pulls none."""
+    pulls = [e for e in s.events_of("Pod", pod) if e.get("reason") in ("Pulling", *_PULL_ENDS)]
+    last = max(map(event_time, pulls), default=s.now)
+    if s.now - last <= LATE:
+        return ""
+    newest = [event for event in pulls if event_time(event) == last]
+    if any(event.get("reason") in _PULL_ENDS for event in newest):
+        return ""
+    return event_message(newest[0]).removeprefix("Pulling image ").strip('"')
 
 
 def _persistent_troubles(s: ClusterSnapshot, pod: Object) -> list[Object]:

@@ -240,7 +240,7 @@ class AllocationManager:
 
     async def _actuate_container(self, pod: Object, spec: Object, container: Container) -> None:
         """Raises ResizeFailure."""
-        resources = self._env.os.linux_resources(pod, spec, self._env.host)
+        resources = self._env.os.linux_resources(pod, spec, self._env.host, self._env.config)
         resources = self._managers.adjust(pod, spec, resources)
         try:
             await self._env.runtime.update_container_resources(container.id, resources)

@@ -15,6 +15,6 @@ def cpu_shares(milli: int) -> int:
     return min(max(milli * _SHARES_A_CPU // 1000, MIN_SHARES), _MAX_SHARES)
 
 
-def cpu_quota(milli: int) -> int:
+def cpu_quota(milli: int, period: int = CPU_PERIOD) -> int:
     """0: no limit."""
-    return max(milli * CPU_PERIOD // 1000, _MIN_QUOTA) if milli else 0
+    return max(milli * period // 1000, _MIN_QUOTA) if milli else 0

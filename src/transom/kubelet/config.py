@@ -136,6 +136,8 @@ class KubeletConfig:
     # pairs of priority and seconds
     shutdown_grace_period_by_pod_priority: tuple[tuple[int, int], ...] = ()
     server_tls_bootstrap: bool = False
+    cpu_cfs_quota: bool = True  # containers with a limit have a quota
+    cpu_cfs_quota_period: float = 0.1
     cpu_manager_policy: str = "none"
     cpu_manager_policy_options: Mapping[str, str] = field(default_factory=dict)
     cpu_manager_reconcile_period: float = 10.0
@@ -172,6 +174,11 @@ class KubeletConfig:
     @property
     def requests_serving_certificate(self) -> bool:
         return self.server_tls_bootstrap and serving_certificates(self.release, self.feature_gates)
+
+    @property
+    def cpu_period(self) -> int:
+        """The period of CPU quotas in microseconds."""
+        return round(self.cpu_cfs_quota_period * 1_000_000)
 
     @property
     def crash_loop_backoff(self) -> tuple[float, float]:

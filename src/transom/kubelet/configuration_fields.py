@@ -83,6 +83,8 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "allowedUnsafeSysctls": ("allowed_unsafe_sysctls", _list),
     "containerLogMaxFiles": ("container_log_max_files", int),
     "containerLogMaxSize": ("container_log_max_size", _size),
+    "cpuCFSQuota": ("cpu_cfs_quota", _flag),
+    "cpuCFSQuotaPeriod": ("cpu_cfs_quota_period", parse_duration),
     "cpuManagerPolicy": ("cpu_manager_policy", _text),
     "cpuManagerPolicyOptions": ("cpu_manager_policy_options", _texts),
     "cpuManagerReconcilePeriod": ("cpu_manager_reconcile_period", parse_duration),
@@ -120,6 +122,7 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "registryPullQPS": ("registry_pull_qps", float),
     "reservedMemory": ("reserved_memory", _reserved_memory),
     "reservedSystemCPUs": ("reserved_system_cpus", _text),
+    "serializeImagePulls": ("serialize_image_pulls", _flag),
     "serverTLSBootstrap": ("server_tls_bootstrap", _flag),
     "shutdownGracePeriod": ("shutdown_grace_period", parse_duration),
     "shutdownGracePeriodByPodPriority": (
@@ -162,6 +165,8 @@ def configuration_settings(content: Mapping[str, Any]) -> dict[str, Any]:
                 raise ValueError(f"{parent}: must be a mapping")
         if fields.get(field) is not None:
             out[setting] = _read(".".join((*parents, field)), fields[field], read)
+    if out.get("max_parallel_image_pulls", 1) > 1:
+        out.setdefault("serialize_image_pulls", False)
     return out
 
 

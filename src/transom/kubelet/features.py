@@ -45,6 +45,7 @@ class PodFeatures:
     terminal_phases: bool = False
     rejected_qos: bool = False
     short_hash: bool = False
+    retries_after_backoff: bool = False  # of a crashed container, not every ten seconds
     any_variable_names: bool = False  # in the environment from config maps and secrets
 
 
@@ -82,6 +83,7 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         rejected_qos=kubelet_has(release, "RejectedQos"),
         terminal_phases=kubelet_has(release, "TerminalPhases"),
         short_hash=kubelet_has(release, "HashesNameAndImage"),
+        retries_after_backoff=kubelet_has(release, "RetriesAfterBackOff"),
         any_variable_names=kubelet_has(release, "AnyVariableNames"),
     )
 
@@ -163,6 +165,12 @@ def has_memory_manager(release: tuple[int, int], gates: Mapping[str, bool]) -> b
 def has_windows_affinity(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
     """Whether kubelets of Windows nodes manage CPUs and memory."""
     return FeatureSet(Release(*release), gates).enabled("WindowsCPUAndMemoryAffinity")
+
+
+def has_custom_quota_period(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether cpuCFSQuotaPeriod can be changed. The gate has another name in 1.32."""
+    enabled = FeatureSet(Release(*release), gates).enabled
+    return enabled("CustomCPUCFSQuotaPeriod") or enabled("CPUCFSQuotaPeriod")
 
 
 def disables_exclusive_quota(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:

@@ -109,8 +109,10 @@ class LinuxPods:
             host_users=needs_host_users(spec),
         )
 
-    def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
-        return _resources(pod, container, host)
+    def linux_resources(
+        self, pod: Object, container: Object, host: Host, config: KubeletConfig
+    ) -> LinuxResources:
+        return _resources(pod, container, host, config)
 
     def locks_sub_paths(self, release: tuple[int, int]) -> bool:
         return False
@@ -143,7 +145,7 @@ class LinuxPods:
         unmasked = context.get("procMount") == "Unmasked"
         annotations = pod["metadata"].get("annotations") or {}
         return LinuxContainer(
-            resources=_resources(pod, container, host),
+            resources=_resources(pod, container, host, config),
             privileged=bool(context.get("privileged")),
             run_as_user=user if user is not None else image.uid,
             run_as_user_name="" if user is not None else image.username,
@@ -313,7 +315,7 @@ def _verify_non_root(
             raise ContainerFailure("CreateContainerConfigError", problem + where)
 
 
-def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
+def _resources(pod: Object, container: Object, host: Host, config: KubeletConfig) -> LinuxResources:
     resources = container.get("resources") or {}
     requests = resources.get("requests") or {}
     # Where a container sets no limit, that of its pod applies.
@@ -335,8 +337,10 @@ def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
         }
         pages = {**_HUGE_PAGES, **asked}
     return LinuxResources(
-        cpu_period=cgroup_units.CPU_PERIOD,
-        cpu_quota=cgroup_units.cpu_quota(milli_limit),
+        cpu_period=config.cpu_period if config.cpu_cfs_quota else 0,
+        cpu_quota=cgroup_units.cpu_quota(milli_limit, config.cpu_period)
+        if config.cpu_cfs_quota
+        else 0,
         cpu_shares=cgroup_units.cpu_shares(milli),
         memory_limit=quantity.parse_quantity(limits.get("memory", "0")).value(),
         oom_score_adj=oom_score_adjustment(pod, container, host.hardware.memory),

@@ -114,7 +114,9 @@ class WindowsPods:
             host_process=_is_host_process_pod(pod, config),
         )
 
-    def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
+    def linux_resources(
+        self, pod: Object, container: Object, host: Host, config: KubeletConfig
+    ) -> LinuxResources:
         return LinuxResources()
 
     def recursive_read_only_mounts(self, host: Host, runtime: RuntimeVersion) -> bool:

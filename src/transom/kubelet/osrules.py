@@ -87,7 +87,9 @@ class OsRules(Protocol):
     ) -> tuple[LinuxContainer | None, WindowsContainer | None]:
         """Raises ContainerFailure."""
 
-    def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
+    def linux_resources(
+        self, pod: Object, container: Object, host: Host, config: KubeletConfig
+    ) -> LinuxResources:
         """The limits of a container. Only Linux containers can be resized."""
 
     def locks_sub_paths(self, release: tuple[int, int]) -> bool:

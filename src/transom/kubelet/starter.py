@@ -278,10 +278,13 @@ class ContainerStarter:
         if worker.backoff.waits(key, ended.finished_at, now):
             text = self._texts.container_backs_off(name, format_pod(pod))
             self._end.event(pod, name, WARNING, "BackOff", text)
-            wait = format_duration(worker.backoff.get(key))
+            delay = worker.backoff.get(key)
+            if self._features.retries_after_backoff:
+                ends = ended.finished_at + delay
+                worker.backoff_ends = min(ends, worker.backoff_ends or ends)
             raise ContainerFailure(
                 "CrashLoopBackOff",
-                f"back-off {wait} restarting failed container={name} pod={format_pod(pod)}",
+                f"back-off {format_duration(delay)} restarting failed container={name} pod={format_pod(pod)}",
             )
         worker.backoff.next(key, ended.finished_at, now)
 

@@ -31,7 +31,7 @@ _JITTER = 0.5
 
 class SyncOutcome(Enum):
     OK = "ok"  # sync again after the resync interval
-    FAILED = "failed"  # after ten seconds
+    FAILED = "failed"  # after ten seconds, or at `PodWorker.backoff_ends`
     SOON = "soon"  # after a second
     DONE = "done"  # nothing to do until something happens
 
@@ -56,6 +56,7 @@ class PodWorker:
     __slots__ = (
         "again",
         "backoff",
+        "backoff_ends",
         "deadline",
         "due",
         "finished",
@@ -89,6 +90,8 @@ class PodWorker:
         self.interrupted = False
         self.reasons: dict[str, WaitingReason] = {}
         self.backoff: KeyedBackoff | None = None
+        # when the first of the containers that delayed this sync can be restarted
+        self.backoff_ends: float | None = None
 
     @property
     def operation(self) -> str:
@@ -190,7 +193,7 @@ class PodWorkers:
             while worker.again:
                 worker.again = False
                 operation, began = worker.operation, self._clock.monotonic()
-                worker.due = False
+                worker.due, worker.backoff_ends = False, None
                 try:
                     outcome = await self._sync(worker)
                     worker.synced = True
@@ -210,12 +213,17 @@ class PodWorkers:
             return
         seconds = {
             SyncOutcome.OK: self._resync,
-            SyncOutcome.FAILED: _FAILED_SECONDS,
+            SyncOutcome.FAILED: self._retry_seconds(worker),
             SyncOutcome.SOON: _SOON_SECONDS,
         }[outcome]
         worker.timer = self._clock.call_later(
             seconds * (1 + _JITTER * self._rng.random()), self._due, worker
         )
+
+    def _retry_seconds(self, worker: PodWorker) -> float:
+        if worker.backoff_ends is None:
+            return _FAILED_SECONDS
+        return min(max(0.0, worker.backoff_ends - self._clock.time()), self._resync)
 
     def _due(self, worker: PodWorker) -> None:
         worker.timer = None

@@ -275,10 +275,10 @@ _ROWS: Final = (
         "slow-image-pull",
         "An image takes longer than the kubelet waits",
         "openshift/windows-machine-config-operator#205",
-        "The pull is cancelled and starts again.",
+        "The pod waits for the image. Docker cancels the pull, and it starts again.",
         "kubectl get events -n scenario",
         "Pull large images ahead of time, or use smaller ones.",
-        "ContainerCreating",
+        "the pull takes",
         (
             apply(
                 lambda node: [

@@ -103,6 +103,15 @@ def test_cpus_of_its_own_without_a_quota() -> None:
     assert (found.cpu_quota, found.memory_limit) == (0, 30 * MIB)
 
 
+@pytest.mark.parametrize(("enforced", "quota"), [(True, 15_000), (False, 0)])
+def test_the_quota_follows_the_configuration(enforced: bool, quota: int) -> None:
+    config = KubeletConfig("n", "10.0.0.1", NEW, cpu_cfs_quota=enforced, cpu_cfs_quota_period=0.05)
+    spec = {"containers": [container(amounts("300m"), amounts("300m"))]}
+    pod = {"metadata": {}, "spec": spec, "status": {"qosClass": "Burstable"}}
+    found = pod_cgroup_resources(pod, config)
+    assert (found.cpu_quota, found.cpu_period) == (quota, 50_000)
+
+
 def limits(node: Any, pod: Any) -> tuple[int, int, int]:
     [sandbox] = node.runtime.sandboxes(pod["metadata"]["uid"])
     found = sandbox.config.linux.resources

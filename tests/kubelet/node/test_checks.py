@@ -55,6 +55,51 @@ PRIORITIES = "https://docs.microsoft.com/en-us/windows/win32/procthread/scheduli
             ],
         ),
         (False, {"windows_priorityclass": "FAST"}, []),
+        *(
+            (False, {"version": version, "cpu_cfs_quota_period": seconds, **gates}, wrong)
+            for gate in ({"CustomCPUCFSQuotaPeriod": True},)
+            for version, seconds, gates, wrong in (
+                (
+                    "v1.20.15",
+                    0.2,
+                    {},
+                    [
+                        "invalid configuration: cpuCFSQuotaPeriod {200ms} requires feature gate "
+                        "CustomCPUCFSQuotaPeriod"
+                    ],
+                ),
+                (
+                    "v1.35.0",
+                    0.2,
+                    {},
+                    [
+                        "invalid configuration: cpuCFSQuotaPeriod (--cpu-cfs-quota-period) {200ms} "
+                        "requires feature gate CustomCPUCFSQuotaPeriod"
+                    ],
+                ),
+                ("v1.35.0", 0.2, {"feature_gates": gate}, []),
+                ("v1.36.0", 0.2, {}, []),
+                ("v1.25.0", 0.0001, {"feature_gates": gate}, []),
+                (
+                    "v1.36.0",
+                    0.0001,
+                    {},
+                    [
+                        "invalid configuration: cpuCFSQuotaPeriod (--cpu-cfs-quota-period) {100µs} "
+                        "must be between 1ms and 1sec, inclusive"
+                    ],
+                ),
+                (
+                    "v1.25.0",
+                    2.0,
+                    {"feature_gates": gate},
+                    [
+                        "invalid configuration: cpuCFSQuotaPeriod (--cpu-cfs-quota-period) {2s} "
+                        "must be between 1usec and 1sec, inclusive"
+                    ],
+                ),
+            )
+        ),
         (
             False,
             {

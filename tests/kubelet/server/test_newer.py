@@ -11,6 +11,11 @@ from tests.kubelet.world import World
 
 from transom.kubelet.base import ProgramOutput
 from transom.kubelet.config import MemoryReservation
+from transom.kubelet.configuration_fields import (
+    CONFIGURATION_FIELDS,
+    configuration_settings,
+    is_configuration_field,
+)
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.nodelogs import answers_queries, parse_log_query, serve_node_logs
 
@@ -210,3 +215,88 @@ async def test_services_of_windows_log_events() -> None:
     )
     with pytest.raises(HttpFailure, match="not supported on Windows"):
         await ask(world, query="agent", boot="0")
+
+
+# A value that is not the default, for each field that a configuration can set.
+CONFIGURED: dict[str, Any] = {
+    "allowedUnsafeSysctls": ["kernel.msg*"],
+    "authentication": {"anonymous": {"enabled": True}},
+    "containerLogMaxFiles": 7,
+    "containerLogMaxSize": "20Mi",
+    "cpuCFSQuota": False,
+    "cpuCFSQuotaPeriod": "50ms",
+    "cpuManagerPolicy": "static",
+    "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+    "cpuManagerReconcilePeriod": "20s",
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "20s"},
+    "enableSystemLogHandler": False,
+    "enableSystemLogQuery": True,
+    "eventBurst": 20,
+    "eventRecordQPS": 7,
+    "evictionMaxPodGracePeriod": 9,
+    "evictionMinimumReclaim": {"memory.available": "1Mi"},
+    "evictionPressureTransitionPeriod": "1m0s",
+    "failSwapOn": False,
+    "imageGCHighThresholdPercent": 70,
+    "imageGCLowThresholdPercent": 60,
+    "imageMaximumGCAge": "1h0m0s",
+    "imageMinimumGCAge": "1m0s",
+    "imagePullCredentialsVerificationPolicy": "AlwaysVerify",
+    "makeIPTablesUtilChains": False,
+    "maxParallelImagePulls": 3,
+    "memoryManagerPolicy": "Static",
+    "memoryReservationPolicy": "TieredReservation",
+    "memorySwap": {"swapBehavior": "LimitedSwap"},
+    "memoryThrottlingFactor": 0.5,
+    "nodeLeaseDurationSeconds": 50,
+    "nodeStatusReportFrequency": "1m0s",
+    "nodeStatusUpdateFrequency": "20s",
+    "podLogsDir": "/var/log/other",
+    "preloadedImagesVerificationAllowlist": ["example.com/a"],
+    "registerWithTaints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+    "registryBurst": 20,
+    "registryPullQPS": 7,
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+    "reservedSystemCPUs": "0",
+    "serializeImagePulls": False,
+    "serverTLSBootstrap": True,
+    "shutdownGracePeriod": "30s",
+    "shutdownGracePeriodByPodPriority": [{"priority": 1, "shutdownGracePeriodSeconds": 5}],
+    "shutdownGracePeriodCriticalPods": "10s",
+    "singleProcessOOMKill": True,
+    "syncFrequency": "30s",
+    "topologyManagerPolicy": "restricted",
+    "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
+    "topologyManagerScope": "pod",
+    "userNamespaces": {"idsPerPod": 131072},
+}
+
+
+def test_every_configured_field_is_shown() -> None:
+    assert CONFIGURATION_FIELDS.keys() <= CONFIGURED.keys()
+    assert all(is_configuration_field(name) for name in CONFIGURED)
+    default = json.loads(World(version=V36).text("/configz")[1])["kubeletconfig"]
+    wrong = {}
+    for name, value in CONFIGURED.items():
+        settings = configuration_settings({name: value})
+        found = json.loads(World(version=V36, **settings).text("/configz")[1])["kubeletconfig"]
+        shown = found.get(name)
+        if name == "authentication":
+            shown = {"anonymous": shown["anonymous"]}
+        # Go leaves out a plain field that is false.
+        if found == default or (shown or False) != value:
+            wrong[name] = shown
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("own", "serialized"), [({}, False), ({"serializeImagePulls": True}, True)]
+)
+def test_parallel_pulls_are_not_serialized_unless_configured(
+    own: dict[str, bool], serialized: bool
+) -> None:
+    assert configuration_settings({"maxParallelImagePulls": 3, **own}) == {
+        "max_parallel_image_pulls": 3,
+        "serialize_image_pulls": serialized,
+    }
+    assert configuration_settings({"maxParallelImagePulls": 1}) == {"max_parallel_image_pulls": 1}

@@ -397,7 +397,7 @@ class ContainerManager:
             assert self._cpus is not None, "only it changes CPUs"
             cpus = self._cpus.cpus_of(pod["metadata"]["uid"], spec["name"])
             return WindowsResources(cpuset=format_cpuset(cpus))
-        return self.adjust(pod, spec, env.os.linux_resources(pod, spec, env.host))
+        return self.adjust(pod, spec, env.os.linux_resources(pod, spec, env.host, env.config))
 
 
 def _memory_message(kind: str, size: int, numa_nodes: Iterable[int]) -> dict[str, object]:

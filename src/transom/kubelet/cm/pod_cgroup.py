@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from transom.kubelet.cgroup_units import CPU_PERIOD, MIN_SHARES, cpu_quota, cpu_shares
+from transom.kubelet.cgroup_units import MIN_SHARES, cpu_quota, cpu_shares
 from transom.kubelet.cm.memory_cgroup import pod_memory_protection
 from transom.kubelet.config import KubeletConfig
 from transom.machinery.objects import Object
@@ -26,15 +26,19 @@ def pod_cgroup_resources(
     """`limit_cpu`: not for a pod with CPUs of its own, if those have no quota."""
     spec, qos = pod["spec"], persisted_qos_class(pod)
     if qos == "BestEffort":
-        return LinuxResources(cpu_period=CPU_PERIOD, cpu_shares=MIN_SHARES)
+        return LinuxResources(cpu_period=config.cpu_period, cpu_shares=MIN_SHARES)
     requests, limits = pod_amounts(spec, "requests"), pod_amounts(spec, "limits")
     quota = memory = 0
-    if limit_cpu and (qos == "Guaranteed" or _declares_limit(spec, "cpu", config)):
-        quota = cpu_quota(limits.get("cpu", ZERO).milli_value())
+    if (
+        limit_cpu
+        and config.cpu_cfs_quota
+        and (qos == "Guaranteed" or _declares_limit(spec, "cpu", config))
+    ):
+        quota = cpu_quota(limits.get("cpu", ZERO).milli_value(), config.cpu_period)
     if qos == "Guaranteed" or _declares_limit(spec, "memory", config):
         memory = limits.get("memory", ZERO).value()
     return LinuxResources(
-        cpu_period=CPU_PERIOD,
+        cpu_period=config.cpu_period,
         cpu_quota=quota,
         cpu_shares=cpu_shares(requests.get("cpu", ZERO).milli_value()),
         memory_limit=memory,

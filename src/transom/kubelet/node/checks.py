@@ -4,13 +4,15 @@ Kubernetes' own.
 
 from __future__ import annotations
 
+from transom.kit.durations import format_duration
 from transom.kit.goquote import go_quote
 from transom.kubelet import allocatable
 from transom.kubelet.admission.sysctls import Sysctls
+from transom.kubelet.cgroup_units import CPU_PERIOD
 from transom.kubelet.cm.settings import manager_configuration_problems
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.eviction import thresholds
-from transom.kubelet.features import pull_record_version
+from transom.kubelet.features import has_custom_quota_period, pull_record_version
 from transom.kubelet.node_shutdown import shutdown_configuration_problems
 from transom.kubelet.osrules import OsRules
 from transom.kubelet.pull_records import VERIFICATION_POLICIES, allowlist_pattern
@@ -33,6 +35,8 @@ _LABELS = (
     "topology.kubernetes.io/zone",
 )
 _ENFORCEABLE = ("pods", "system-reserved", "kube-reserved", "none")
+_PERIOD_FLAG_SINCE = (1, 24)  # errors name the flag
+_MILLISECOND_SINCE = (1, 26)  # the shortest period, earlier a microsecond
 _HIGH, _LOW = (
     "imageGCHighThresholdPercent (--image-gc-high-threshold)",
     "imageGCLowThresholdPercent (--image-gc-low-threshold)",
@@ -160,8 +164,22 @@ def _configuration(config: KubeletConfig) -> list[str]:
     wrong = [text for broken, text in rules if broken]
     wrong += shutdown_configuration_problems(config)
     wrong += manager_configuration_problems(config)
+    wrong += _quota_period(config)
     wrong += _credential_verification(config)
     return [f"invalid configuration: {text}" for text in wrong]
+
+
+def _quota_period(config: KubeletConfig) -> list[str]:
+    release, period = config.release, config.cpu_cfs_quota_period
+    flag, text = " (--cpu-cfs-quota-period)", f"{{{format_duration(period)}}}"
+    if not has_custom_quota_period(release, config.feature_gates):
+        flag = flag if release >= _PERIOD_FLAG_SINCE else ""
+        gate = f"cpuCFSQuotaPeriod{flag} {text} requires feature gate CustomCPUCFSQuotaPeriod"
+        return [gate] if config.cpu_period != CPU_PERIOD else []
+    least, shown = (0.001, "1ms") if release >= _MILLISECOND_SINCE else (0.000001, "1usec")
+    if least <= period <= 1:
+        return []
+    return [f"cpuCFSQuotaPeriod{flag} {text} must be between {shown} and 1sec, inclusive"]
 
 
 def _credential_verification(config: KubeletConfig) -> list[str]:

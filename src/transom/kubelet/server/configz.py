@@ -21,6 +21,11 @@ from transom.machinery.releases.features import FeatureSet
 _MI = 1 << 20
 _RESERVED_MEMORY_SINCE = (1, 21)
 _MEMORY_SWAP_SINCE = (1, 22)
+_TAINTS_SINCE = (1, 23)
+_PARALLEL_PULLS_SINCE = (1, 27)
+_POD_LOGS_SINCE = (1, 30)
+_SINGLE_OOM_KILL_SINCE = (1, 32)
+_USER_NAMESPACES_SINCE = (1, 33)
 
 
 def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
@@ -80,8 +85,8 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "maxPods": config.max_pods,
         "podPidsLimit": -1,
         "resolvConf": config.resolv_conf,
-        "cpuCFSQuota": True,
-        "cpuCFSQuotaPeriod": "100ms",
+        "cpuCFSQuota": config.cpu_cfs_quota,
+        "cpuCFSQuotaPeriod": format_duration(config.cpu_cfs_quota_period),
         "nodeStatusMaxImages": 50,
         "maxOpenFiles": 1_000_000,
         "contentType": "application/vnd.kubernetes.protobuf",
@@ -122,6 +127,7 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
     }
     shown = (
         "cgroupsPerQOS",
+        "cpuCFSQuota",
         "makeIPTablesUtilChains",
         "serializeImagePulls",
         "registryPullQPS",
@@ -152,6 +158,16 @@ def _newer_fields(config: KubeletConfig) -> Object:
         out["memorySwap"] = {"swapBehavior": config.swap_behavior} if config.swap_behavior else {}
         factor = throttling_factor(config, memory)
         out["memoryThrottlingFactor"] = 0 if factor is None else factor
+    if config.release >= _TAINTS_SINCE:
+        out["registerWithTaints"] = [dict(taint) for taint in config.register_with_taints]
+    if config.release >= _PARALLEL_PULLS_SINCE and config.max_parallel_image_pulls is not None:
+        out["maxParallelImagePulls"] = config.max_parallel_image_pulls
+    if config.release >= _POD_LOGS_SINCE:
+        out["podLogsDir"] = config.pod_logs_dir
+    if config.release >= _SINGLE_OOM_KILL_SINCE and config.single_process_oom_kill is not None:
+        out["singleProcessOOMKill"] = config.single_process_oom_kill
+    if config.release >= _USER_NAMESPACES_SINCE and config.user_namespace_ids is not None:
+        out["userNamespaces"] = {"idsPerPod": config.user_namespace_ids}
     if memory.tiered_reservation:
         out["memoryReservationPolicy"] = config.memory_reservation_policy or "None"
     if enabled("GracefulNodeShutdownBasedOnPodPriority"):

@@ -20,7 +20,6 @@ from transom.machinery.quantity import parse_quantity
 from transom.runtime.api import InterfaceStats
 
 _DEVICE: Final = "/dev/sda1"
-_PERIOD: Final = 100_000
 _NO_LIMIT: Final = 0
 _MANY: Final = 20  # rows; a small node responds at once
 _TIMELESS: Final = (
@@ -68,8 +67,10 @@ def _net(value: Callable[[InterfaceStats], float]) -> _Read:
     return lambda row, env: [((("interface", i.name),), value(i)) for i in row.interfaces]
 
 
-def _quota(value: Callable[[_Row], float]) -> _Read:
-    return lambda row, env: [((), value(row))] if row.cpu_limit else []
+def _quota(value: Callable[[_Row, KubeletContext], float]) -> _Read:
+    return lambda row, env: (
+        [((), value(row, env))] if row.cpu_limit and env.config.cpu_cfs_quota else []
+    )
 
 
 def _failures(row: _Row, env: KubeletContext) -> Values:
@@ -95,19 +96,19 @@ _METRICS: Final[tuple[tuple[str, Literal["counter", "gauge"], str, _Read], ...]]
         "container_cpu_cfs_periods_total",
         "counter",
         "Number of elapsed enforcement period intervals.",
-        _quota(lambda r: int((r.time - r.created) * 10)),
+        _quota(lambda r, env: int((r.time - r.created) * 10)),
     ),
     (
         "container_cpu_cfs_throttled_periods_total",
         "counter",
         "Number of throttled period intervals.",
-        _quota(lambda r: 0),
+        _quota(lambda r, env: 0),
     ),
     (
         "container_cpu_cfs_throttled_seconds_total",
         "counter",
         "Total time duration the container has been throttled.",
-        _quota(lambda r: 0),
+        _quota(lambda r, env: 0),
     ),
     (
         "container_cpu_load_average_10s",
@@ -286,12 +287,17 @@ _METRICS: Final[tuple[tuple[str, Literal["counter", "gauge"], str, _Read], ...]]
         _one(lambda r: r.processes),
     ),
     ("container_sockets", "gauge", "Number of open sockets for the container.", _ZERO),
-    ("container_spec_cpu_period", "gauge", "CPU period of the container.", _one(lambda r: _PERIOD)),
+    (
+        "container_spec_cpu_period",
+        "gauge",
+        "CPU period of the container.",
+        lambda r, env: [((), env.config.cpu_period)],
+    ),
     (
         "container_spec_cpu_quota",
         "gauge",
         "CPU quota of the container.",
-        _quota(lambda r: r.cpu_limit * _PERIOD // 1000),
+        _quota(lambda r, env: r.cpu_limit * env.config.cpu_period // 1000),
     ),
     ("container_spec_cpu_shares", "gauge", "CPU share of the container.", _one(_shares)),
     (

@@ -50,6 +50,7 @@ KubeletBehaviour = Literal[
     "RejectedPods",
     "WaitingTimeOfPulls",
     "RejectedQos",
+    "RetriesAfterBackOff",
     "ResizeExceedsNode",
     "LargeResizesDeferred",
     "ResizeEvents",
@@ -145,6 +146,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "WaitingTimeOfPulls": Release(1, 25),
     # The status of rejected pods keeps the QoS class.
     "RejectedQos": Release(1, 32),
+    # A pod whose container backs off is synced when the back-off ends, earlier every ten seconds.
+    "RetriesAfterBackOff": Release(1, 35),
     # Requests beyond the node's capacity make a resize infeasible.
     "ResizeExceedsNode": Release(1, 33),
     # Requests beyond the node's capacity only defer a resize.

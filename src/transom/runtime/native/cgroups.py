@@ -260,6 +260,7 @@ def set_cgroup_limits(group: str, limits: CgroupLimits) -> None:
         for name, text in usable_cgroup_files(limits.unified or {}).items():
             _write(f"{_at('memory', group)}/{name}", text)
     else:
+        _write(f"{_at('cpu', group)}/cpu.cfs_period_us", limits.cpu_period or _PERIOD)
         _write(f"{_at('cpu', group)}/cpu.cfs_quota_us", limits.cpu_quota or -1)
         _write(f"{_at('memory', group)}/memory.limit_in_bytes", limits.memory or -1)
 

@@ -140,6 +140,8 @@ _FIELDS: Final = {
     "cluster-dns": "cluster_dns",
     "cluster-domain": "cluster_domain",
     "container-log-max-files": "container_log_max_files",
+    "cpu-cfs-quota": "cpu_cfs_quota",
+    "cpu-cfs-quota-period": "cpu_cfs_quota_period",
     "cpu-manager-policy": "cpu_manager_policy",
     "cpu-manager-reconcile-period": "cpu_manager_reconcile_period",
     "enable-debugging-handlers": "enable_debugging_handlers",
