@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from transom.cloud.errors import CloudError
 from transom.cloud.provider import CloudProvider
 from transom.cluster.config import ClusterConfig
 from transom.cluster.ha.nodes_link import NodesLinkServer, RemoteNodes
+from transom.cluster.ha.sockets import connect_unix
 from transom.cluster.pki import ClusterPki
 from transom.cluster.run import ClusterNodes
 from transom.kit.clock import RealClock
@@ -86,3 +88,23 @@ async def test_a_cloud_that_does_not_answer_rejects_calls(config: ClusterConfig)
     cloud = RemoteNodes(config, ClusterPki(config.pki)).cloud_calls()
     with pytest.raises(CloudError, match="does not answer"):
         await cloud.attach(NAME, "a")
+
+
+@pytest.mark.parametrize(
+    "request_of", [b"", b"\xff\n", b"5", b"null", b"[]", b'["a"]', b'["a", "b"]', b"[" * 4000]
+)
+async def test_an_incomplete_request_for_a_connection_ends_only_itself(
+    config: ClusterConfig, request_of: bytes
+) -> None:
+    """An API server that is killed after it has connected sends nothing."""
+    provider = CloudProvider(RealClock())
+    loop = asyncio.get_running_loop()
+    async with linked(config, provider) as cloud:
+        await eventually(partial(_exists, config.state / "dial.sock"))
+        with connect_unix(config.state / "dial.sock") as asking:
+            if request_of:
+                await loop.sock_sendall(asking, request_of)
+            asking.shutdown(socket.SHUT_WR)
+            assert await loop.sock_recv(asking, 100) == b""
+        await cloud.create_disk(NAME, 1 << 30, "zone-a")
+        assert provider.disk(NAME) is not None

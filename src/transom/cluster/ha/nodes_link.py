@@ -104,10 +104,17 @@ class NodesLinkServer:
         return _json({"found": found})
 
     async def _dial(self, sock: socket.socket) -> None:
-        """One request: address and port as JSON. The answer is an open socket, or an error."""
+        """One request: address and port as JSON. The answer is an open socket, or an error. An API
+        server that ends after it has connected sends no request.
+        """
         loop = asyncio.get_running_loop()
         with sock:
-            address, port = json.loads(await loop.sock_recv(sock, 4096))
+            try:
+                address, port = json.loads(await loop.sock_recv(sock, 4096))
+                address, port = str(address), int(port)
+            except (ValueError, TypeError, RecursionError) as problem:
+                log.debug("a request for a connection is incomplete: %s", problem)
+                return
             try:
                 found = await self._nodes.connect(address, port)
             except OSError as problem:

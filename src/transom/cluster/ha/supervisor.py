@@ -201,6 +201,8 @@ async def _serve_control(config: ClusterConfig, group: ServerGroup) -> None:
 
         try:
             request = json.loads(await reader.readline() or b"{}")
+            if not isinstance(request, dict):
+                raise ValueError("a command is a mapping")
             match request.get("command"):
                 case "status":
                     answer(group.status())
@@ -218,7 +220,7 @@ async def _serve_control(config: ClusterConfig, group: ServerGroup) -> None:
             answer({"error": problem.message, "hint": problem.hint})
         except TimeoutError:
             answer({"error": "the nodes are not ready after their restart"})
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             answer({"error": str(problem)})
         finally:
             with contextlib.suppress(OSError):
