@@ -74,6 +74,20 @@ def test_a_route_of_an_address_is_used_after_other_routes_were() -> None:
     assert _link_to(stack, "10.244.1.2") == "eth0"
 
 
+def test_a_stack_has_the_addresses_that_it_lists() -> None:
+    stack = Fabric().add("node", "node", "linux")
+    stack.add_link(NetworkLink("eth0", "veth"))
+    stack.add_address("eth0", "172.20.0.3/16")
+    stack.add_address("eth0", "fd00::3/64")
+    # ::ac14:3 has the number of 172.20.0.3.
+    others = ["127.0.0.1", "172.20.0.4", "172.20.0.0", "::ac14:3", "fd00::"]
+    assert stack.addresses() == ["172.20.0.3", "fd00::3"]
+    assert all(stack.has_address(address) for address in stack.addresses())
+    assert not any(stack.has_address(address) for address in others)
+    stack.delete_address("eth0", "fd00::3/64")
+    assert not stack.has_address("fd00::3")
+
+
 def _link_to(stack: NetworkStack, address: str) -> str:
     route = stack.route(address)
     assert route is not None

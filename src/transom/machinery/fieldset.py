@@ -186,7 +186,7 @@ def _order_levels(fields: FieldSet) -> FieldSet:
     names = list(fields)
     if names and names[-1] >= "g":  # not only fields
         names.sort(key=_order)
-    return {name: _order_levels(fields[name]) for name in names}
+    return {name: _order_levels(below) if (below := fields[name]) else MEMBER for name in names}
 
 
 _known_order = lru_cache(256)(_order_by_kind)

@@ -60,6 +60,7 @@ def read_interface(text: str) -> Interface:
 # The same few (gateways, ranges, the address of the current pod) are parsed repeatedly.
 _interface = lru_cache(512)(read_interface)
 _network = lru_cache(512)(ipaddress.ip_network)
+_address = lru_cache(512)(read_address)
 _LOOPBACK = ipaddress.ip_interface("127.0.0.1/8")
 
 
@@ -234,6 +235,17 @@ class NetworkStack:
             for a in link.addresses
         ]
 
+    def has_address(self, address: str) -> bool:
+        """Whether `addresses` contains it."""
+        wanted = _address(address)
+        version, number = wanted.version, int(wanted)
+        for link in self.links.values():
+            if link.kind != "loopback":
+                for held in link.addresses:
+                    if int(held) == number and held.version == version:
+                        return True
+        return False
+
     # ---- routes and neighbours ----
 
     def replace_route(
@@ -261,7 +273,7 @@ class NetworkStack:
         """The route with the longest matching prefix."""
         if self._by_prefix_length is None:
             self._by_prefix_length = _by_prefix_length(self._routes)
-        address = ipaddress.ip_address(destination)
+        address = _address(destination)
         version, number = address.version, int(address)
         for family, shift, routes in self._by_prefix_length:
             if family == version:

@@ -255,7 +255,7 @@ class NodeNetwork(ABC):
         if not self.is_on:
             return False
         stack = self.stack
-        if address in stack.addresses():
+        if stack.has_address(address):
             return True
         route = stack.route(address)
         link = stack.links.get(route.link) if route is not None else None

@@ -113,7 +113,7 @@ class WindowsNodeNetwork(NodeNetwork):
         if not super().has_route_to(address, port):
             return False
         stack = self.stack
-        if stack.firewall is None or address in stack.addresses():
+        if stack.firewall is None or stack.has_address(address):
             return True
         connection = firewall.FirewallConnection(False, "tcp", self.address, 0, address, port)
         return stack.firewall.decide(connection).allowed

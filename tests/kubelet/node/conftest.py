@@ -56,8 +56,10 @@ class FakeRuntime:
         self.version = RuntimeVersion("docker", "19.3.14-sim")
         self.problem = RuntimeStatus()
         self.present: list[Image] = []
+        self.reads = 0  # of the status
 
     def status(self) -> RuntimeStatus:
+        self.reads += 1
         return self.problem
 
     def images(self) -> list[Image]:

@@ -237,6 +237,26 @@ async def test_a_network_that_comes_later(play: ContextFactory) -> None:
         assert (await plane.events())[-1] == ("NodeReady", "Node n1 status is now: NodeReady")
 
 
+async def test_a_network_that_comes_without_a_change_of_the_node(play: ContextFactory) -> None:
+    async with play() as plane:
+        plane.runtime.problem = NO_NETWORK
+        plane.agent()
+        await plane.settle(30)
+        assert (await plane.condition("Ready"))["status"] == "False"
+        plane.runtime.problem = RuntimeStatus()
+        await plane.settle(2)
+        assert (await plane.condition("Ready"))["status"] == "True"
+
+
+async def test_a_heartbeat_reads_the_status_of_the_runtime_once(play: ContextFactory) -> None:
+    async with play() as plane:
+        plane.agent()
+        await plane.settle()
+        before = plane.runtime.reads
+        await plane.settle(100)
+        assert 9 <= plane.runtime.reads - before <= 11
+
+
 async def test_a_runtime_that_is_down(play: ContextFactory) -> None:
     async with play() as plane:
         plane.agent()

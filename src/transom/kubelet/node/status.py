@@ -115,6 +115,7 @@ class NodeStatus:
         "_unschedulable",
         "_volume_limits",
         "pressures",
+        "ready",
         "shutdown_status",
         "volumes_in_use",
     )
@@ -151,6 +152,8 @@ class NodeStatus:
         self._image_list: list[Object] = []
         self._runtime_ready_at: float | None = None
         self._unschedulable = False
+        # The runtime and the network were ready when the status was last computed.
+        self.ready = False
         self._node_resources: tuple[Object, Object] | None = None  # capacity and allocatable
 
     # ---- the status
@@ -179,10 +182,6 @@ class NodeStatus:
             self._put(status, "volumesInUse", list(in_use))
         self._record_schedulable(node)
         return status
-
-    @property
-    def ready(self) -> bool:
-        return not self._problems({"cpu": "", "memory": "", "pods": "", "ephemeral-storage": ""})
 
     def allocatable(self) -> Object:
         """For a node without extended resources of other components."""
@@ -348,6 +347,7 @@ class NodeStatus:
         shutdown = self.shutdown_status()
         if shutdown:
             problems.append(shutdown)
+        self.ready = not problems
         missing = [
             name for name in ("cpu", "memory", "pods", "ephemeral-storage") if name not in capacity
         ]

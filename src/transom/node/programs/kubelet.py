@@ -428,13 +428,13 @@ def _make_client(
     agent = f"kubelet/{config.version} ({node.spec.os}/amd64) kubernetes/kubelet"
     groups = ("system:nodes", "system:authenticated")
     client = node.cluster.client(f"system:node:{config.node_name}", groups, agent)
-    known = start.reaches(server)
+    known, host = start.reaches(server), server_host(server)
     return LoggedClient(
         client,
         log,
         node.machine.clock,
         server,
-        reachable=lambda: known and node.network.has_route_to(server_host(server)),
+        reachable=lambda: known and node.network.has_route_to(host),
         quiet=start.at_boot and known,
         metrics=requests,
     )
