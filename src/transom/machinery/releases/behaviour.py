@@ -52,6 +52,7 @@ Behaviour = Literal[
     "NoDefaultsOfNamedTypes",
     "TokenRequestMetadata",
     "StatefulSetLabelNames",
+    "StatefulSetReadyPath",
     "NegativeGraceIsOne",
     "BindingPreconditions",
     "PatchesWithoutNulls",
@@ -394,6 +395,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
+    "StatefulSetReadyPath": Release(1, 25),
     "StatefulSetLabelNames": Release(1, 27),
     "NegativeGraceIsOne": Release(1, 22),
     "BindingPreconditions": Release(1, 23),
