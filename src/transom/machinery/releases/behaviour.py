@@ -53,6 +53,8 @@ Behaviour = Literal[
     "TokenRequestMetadata",
     "StatefulSetLabelNames",
     "StatefulSetReadyPath",
+    "LabelKeyTexts",
+    "GeneratedNameConflicts",
     "NegativeGraceIsOne",
     "BindingPreconditions",
     "PatchesWithoutNulls",
@@ -396,6 +398,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
     "StatefulSetReadyPath": Release(1, 25),
+    "LabelKeyTexts": Release(1, 35),
+    "GeneratedNameConflicts": Release(1, 23),
     "StatefulSetLabelNames": Release(1, 27),
     "NegativeGraceIsOne": Release(1, 22),
     "BindingPreconditions": Release(1, 23),
