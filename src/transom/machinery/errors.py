@@ -85,6 +85,12 @@ def already_exists(gr: GroupResource, name: str) -> ApiError:
     return ApiError(409, "AlreadyExists", f'{gr} "{name}" already exists', _details(gr, name))
 
 
+def generated_name_taken(gr: GroupResource, name: str) -> ApiError:
+    text = "already exists, the server was not able to generate a unique name for the object"
+    details = _details(gr, name, retryAfterSeconds=1)
+    return ApiError(409, "AlreadyExists", f'{gr} "{name}" {text}', details)
+
+
 def conflict(gr: GroupResource, name: str, why: str) -> ApiError:
     return ApiError(
         409,
@@ -212,6 +218,11 @@ def internal(message: str) -> ApiError:
 
 def service_unavailable(message: str) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message)
+
+
+def server_timeout(kind: GroupResource, operation: str) -> ApiError:
+    text = f"The {operation} operation against {kind} could not be completed at this time"
+    return ApiError(500, "ServerTimeout", f"{text}, please try again.", _details(kind, operation))
 
 
 def timeout(

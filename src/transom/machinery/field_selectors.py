@@ -105,9 +105,9 @@ def _parse_fields(text: str) -> FieldSelector:
         found = _FIELD_OPERATOR.search(part)
         if found is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
-        terms.append(
-            FieldTerm(part[: found.start()], found.group() != "!=", _unescape(part[found.end() :]))
-        )
+        name, value = part[: found.start()], _unescape(part[found.end() :])
+        if name or value:  # a lone operator selects everything
+            terms.append(FieldTerm(name, found.group() != "!=", value))
     return FieldSelector(terms)
 
 

@@ -41,6 +41,15 @@ async def test_an_unknown_level_is_rejected(release: str, status: int) -> None:
             'strict decoding error: json patch unknown field "[0].y", unknown field "foo"',
         ),
         ({"dta": {}}, "application/merge-patch+json", 'strict decoding error: unknown field "dta"'),
+        *(
+            (
+                {"z": 1, "metadata": {"y": 1, "b": 1}, "a": 1},
+                media,
+                'strict decoding error: unknown field "a", unknown field "metadata.b", '
+                'unknown field "metadata.y", unknown field "z"',
+            )
+            for media in ("application/merge-patch+json", "application/strategic-merge-patch+json")
+        ),
     ],
 )
 async def test_a_strict_patch_reports_its_own_fields(patch: Any, media: str, expected: str) -> None:

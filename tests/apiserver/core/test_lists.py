@@ -85,3 +85,23 @@ async def test_a_version_of_the_future_has_the_text_that_clients_parse(query: st
     assert (status, problem["reason"]) == (504, "Timeout")
     assert problem["message"] == f"Timeout: Too large resource version: 900, current: {current}"
     assert problem["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize(
+    ("release", "query", "expected"),
+    [
+        ("1.34", "labelSelector=a/b/c%3D1", 'Invalid value: "a/b/c": a qualified name must'),
+        ("1.35", "labelSelector=a/b/c%3D1", 'Invalid value: "a/b/c": a valid label key must'),
+        ("1.36", "fieldSelector=%3D", ""),
+        ("1.36", "fieldSelector=!%3D,metadata.name%3Da", ""),
+        ("1.36", "fieldSelector=%3Da", '"" is not a known field selector'),
+        ("1.36", "watch=1&continue=x", "resourceVersionMatch is forbidden when continue is"),
+        ("1.36", "watch=1&continue=x&resourceVersion=0", "forbidden when continue is provided"),
+    ],
+)
+async def test_options_of_later_releases(release: str, query: str, expected: str) -> None:
+    api = await start(release=release)
+    status, answer = await api.call("GET", f"{CM}?{query}")
+    assert (status != 200) is bool(expected)
+    assert expected in answer.get("message", "")
+    await api.server.stop()

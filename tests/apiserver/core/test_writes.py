@@ -88,6 +88,32 @@ async def test_generate_name_tries_again_until_it_is_unique() -> None:
         assert len(made) == 50 and all(name.startswith("g-") and len(name) == 7 for name in made)
 
 
+@pytest.mark.parametrize(
+    ("release", "code", "message"),
+    [
+        (
+            "1.22",
+            500,
+            "The POST operation against ConfigMap could not be completed at this time, please try "
+            "again.",
+        ),
+        (
+            "1.23",
+            409,
+            'configmaps "taken" already exists, the server was not able to generate a unique name '
+            "for the object",
+        ),
+    ],
+)
+async def test_a_taken_name_beside_a_prefix(release: str, code: int, message: str) -> None:
+    api = await start(release=release)
+    both = {"metadata": {"name": "taken", "generateName": "g-"}}
+    await api.ok("POST", CM, both)
+    status, answer = await api.call("POST", CM, both)
+    assert (status, answer["message"]) == (code, message)
+    await api.server.stop()
+
+
 async def test_finalizers_hold_an_object_until_the_last_one_goes() -> None:
     async with run() as api:
         await api.ok("POST", CM, configmap("held", finalizers=["example.com/x"]))

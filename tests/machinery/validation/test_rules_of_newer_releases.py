@@ -317,3 +317,56 @@ def test_names_of_new_stateful_sets_are_labels_since_1_27(minor: int, valid: boo
     )
     named = [error for error in updated(minor, "apps/StatefulSet", obj, obj) if "name" in error]
     assert not any(error.startswith("metadata.name") for error in named)
+
+
+def status_errors(minor: int, kind: str, status: Object, api_version: str = "") -> list[str]:
+    old = {"metadata": {**META, "resourceVersion": "1", "uid": "u"}, "spec": {}}
+    new = {**old, "status": status}
+    errors = validation.validate_update(
+        kind_of(kind), new, old, "status", api_version, features(minor)
+    )
+    return [str(error) for error in in_release(Release(1, minor), errors)]
+
+
+_TOO_MANY = "status.availableReplicas: Invalid value: 3: cannot be greater than "
+
+
+@pytest.mark.parametrize(
+    "minor, expected",
+    [
+        (20, []),
+        (22, []),
+        (23, ["status.replicas", "readyReplicas"]),
+        (25, ["status.replicas", "status.readyReplicas"]),
+        (36, ["status.replicas", "status.readyReplicas"]),
+    ],
+)
+def test_available_replicas_of_a_stateful_set(minor: int, expected: list[str]) -> None:
+    status = {"replicas": 2, "readyReplicas": 1, "availableReplicas": 3}
+    found = status_errors(minor, "apps/StatefulSet", status)
+    assert found == [_TOO_MANY + text for text in expected]
+    assert status_errors(minor, "apps/StatefulSet", {**status, "availableReplicas": 1}) == []
+
+
+_NEGATIVE = (
+    "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0",
+    'status.conditions[0].status: Unsupported value: "Maybe": '
+    'supported values: "False", "True", "Unknown"',
+    "status.conditions[0].lastTransitionTime: Required value",
+)
+
+
+@pytest.mark.parametrize(
+    "minor, version, expected",
+    [
+        (20, "policy/v1beta1", []),
+        (21, "policy/v1beta1", [_NEGATIVE[1], _NEGATIVE[2] + ": must be set"]),
+        (21, "policy/v1", [_NEGATIVE[1], _NEGATIVE[2] + ": must be set", _NEGATIVE[0]]),
+        (33, "policy/v1", [_NEGATIVE[1], _NEGATIVE[2] + ": must be set", _NEGATIVE[0]]),
+        (34, "policy/v1", [_NEGATIVE[1], _NEGATIVE[2], _NEGATIVE[0]]),
+    ],
+)
+def test_status_of_a_disruption_budget(minor: int, version: str, expected: list[str]) -> None:
+    condition = {"type": "A", "status": "Maybe", "reason": "B"}
+    status = {"currentHealthy": -1, "conditions": [condition]}
+    assert status_errors(minor, "policy/PodDisruptionBudget", status, version) == expected

@@ -116,7 +116,10 @@ def parse_list_options(
             out.fields = None if terms.empty else terms
     except selectors.SelectorError as problem:
         by_field = has_behaviour(res.release, "SelectorFieldErrors")
-        raise errors.bad_request(problem.newer if by_field else str(problem)) from None
+        message = problem.newer if by_field else str(problem)
+        if has_behaviour(res.release, "LabelKeyTexts"):
+            message = message.replace("a qualified name must", "a valid label key must")
+        raise errors.bad_request(message) from None
     given = {
         "resourceVersion": out.version,
         "resourceVersionMatch": out.version_match,

@@ -166,22 +166,12 @@ class Storage:
                 record = await self._insert(ctx, res, strategy, namespace, obj, attributes)
                 return record if res.ops.converter is None else await self.readable(res, record)
             except errors.ApiError as problem:
-                if problem.reason != "AlreadyExists" or not meta.get("generateName") or given_name:
+                if problem.reason != "AlreadyExists" or not meta.get("generateName"):
                     raise
-        raise errors.ApiError(
-            409,
-            "AlreadyExists",
-            (
-                f'{res.gr} "{meta["name"]}" already exists, the server was not able to generate '
-                "a unique name for the object"
-            ),
-            {
-                "name": meta["name"],
-                "group": res.gr.group,
-                "kind": res.gr.resource,
-                "retryAfterSeconds": 1,
-            },
-        )
+        if not has_behaviour(res.release, "GeneratedNameConflicts"):
+            kind = errors.GroupResource(res.gvk.group, res.gvk.kind)
+            raise errors.server_timeout(kind, "POST")
+        raise errors.generated_name_taken(res.gr, meta["name"])
 
     def _before_create(
         self, ctx: RequestContext, res: Resource, strategy: Strategy, namespace: str, obj: Object

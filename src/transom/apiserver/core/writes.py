@@ -16,6 +16,7 @@ import orjson
 from transom.apiserver.core.bodies import (
     APPLY_PATCH,
     JSON_PATCH,
+    MERGE_PATCH,
     STRATEGIC_PATCH,
     ApplyBody,
     begin_write,
@@ -43,7 +44,7 @@ from transom.apiserver.core.strategies import Strategy, strategy_for
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
 from transom.kit.time_slice import TimeSlice
-from transom.machinery import codec, errors, patch
+from transom.machinery import codec, errors, gojson, patch
 from transom.machinery.objects import Object
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
@@ -224,7 +225,7 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
     try:
         strict = level != "Ignore" and has_behaviour(res.release, "FieldValidationWarns")
         own = strictness.patch_problems(raw, json_patch=media == JSON_PATCH) if strict else []
-        new = _complete(ctx, res, patched, level, spec, own)
+        new = _complete(ctx, res, patched, level, spec, own, media)
     except codec.DecodeError as problem:
         raise patch.undecodable(media, raw, patched, problem.base, res.ops.schema) from None
     check_object_name(res, new, info)
@@ -239,9 +240,10 @@ def _complete(
     level: str,
     spec: Object | None = None,
     problems: Sequence[str] = (),
+    media: str = "",
 ) -> Object:
     """A patched object, decoded and defaulted like a body; `spec` needs no decoding. `problems` are
-    those of the patch itself.
+    those of the patch itself, whose `media` type decides the order of those of the object.
     """
     if spec is not None:
         obj = {**obj, "spec": None}
@@ -250,9 +252,12 @@ def _complete(
     if same_kind:
         new = res.ops.normalise(obj) if level == "Ignore" else res.ops.normalise_known(obj)
     if new is None or (problems and level != "Ignore"):
-        decoded = res.ops.decode(
-            codec.encode_object(obj), "application/json", strict=level != "Ignore"
-        )
+        # A merge patch writes the fields of the object in the order of their names, and a strategic
+        # one orders the messages.
+        raw = gojson.marshal(obj) if media == MERGE_PATCH else codec.encode_object(obj)
+        decoded = res.ops.decode(raw, "application/json", strict=level != "Ignore")
+        if media == STRATEGIC_PATCH:
+            decoded.problems.sort()
         decoded.problems[:0] = problems
         report_field_problems(ctx, level, decoded, res)
         new = decoded.obj

@@ -52,6 +52,11 @@ CHANGES: Final = (
         _change((1, 34), r"must not be empty", "", type="Required", field=field)
         for field in (".apiVersion", ".kind")
     ),
+    # Of conditions.
+    *(
+        _change((1, 34), r"must be set", "", type="Required", field=field)
+        for field in (".lastTransitionTime", ".reason")
+    ),
     _change((1, 32), r"must have at most (\d+) bytes", r"may not be more than \1 bytes"),
     # Label keys and values; names of other kinds keep the older text.
     _change(

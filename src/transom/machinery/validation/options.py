@@ -103,6 +103,11 @@ def validate_newer_list_options(options: Options, watch_list: bool) -> Errors:
             errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
         return errors
     errors = []
+    if watch_list and initial is None and not match:
+        # Since the same release, such a watch from the current state asks for initial events.
+        if options.get("continue") and options.get("resourceVersion") in (None, "", "0"):
+            errors.append(forbidden(path, f"{path} is forbidden when continue is provided"))
+        return errors
     if initial is not None and match != "NotOlderThan":
         errors.append(forbidden(path, f"sendInitialEvents requires setting {path} to NotOlderThan"))
     if initial is not None and not watch_list:

@@ -463,7 +463,7 @@ def validate_ephemeral_containers_update(
     """An update of the sub-resource: containers may be added, never changed or removed."""
     path = "spec.ephemeralContainers"
     if MIRROR in _annotations(old):
-        return [forbidden("", "static pods do not support ephemeral containers")]
+        return [forbidden("[]", "static pods do not support ephemeral containers")]
     options = _for_update(options, old)
     errs = validate_object_meta_update(
         new.get("metadata") or {}, old.get("metadata") or {}, "metadata"
@@ -494,9 +494,9 @@ def validate_pod_resize(new: Object, old: Object, options: PodOptions = BASE_OPT
     )
     _check_metadata_and_spec(new, errs, options)
     if MIRROR in _annotations(old):
-        return [forbidden("", "static pods cannot be resized")]
+        return [forbidden("[]", "static pods cannot be resized")]
     if (old["spec"].get("os") or {}).get("name") == "windows":
-        return [forbidden("", "windows pods cannot be resized")]
+        return [forbidden("[]", "windows pods cannot be resized")]
     check_resize(new, old, errs, options)
     return errs
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from transom.machinery.field import FieldError, invalid, not_supported
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.release import TABLES_SINCE
 from transom.machinery.schema import schema_table
 from transom.machinery.validation.checks import int_or_percent
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.internal_dump import dump_internal
-from transom.machinery.validation.meta import nonnegative, validate_label_selector
+from transom.machinery.validation.meta import (
+    nonnegative,
+    validate_conditions,
+    validate_label_selector,
+)
 from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
@@ -46,8 +52,16 @@ def validate_pod_disruption_budget_update(new: Object, old: Object) -> Errors:
 
 
 def validate_pod_disruption_budget_status_update(new: Object, old: Object) -> Errors:
-    """Any status is accepted."""
+    """Any status is accepted in 1.20."""
     return []
+
+
+def _status_update(counts: bool, new: Object, old: Object) -> Errors:
+    status = new.get("status") or {}
+    errors = validate_conditions(status.get("conditions"), "status.conditions")
+    for name in _COUNTS if counts else ():
+        errors += nonnegative(status.get(name, 0), f"status.{name}")
+    return errors
 
 
 def validate_eviction(obj: Object) -> Errors:
@@ -58,12 +72,15 @@ def validate_eviction(obj: Object) -> Errors:
 _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 
-def _budget_rules(features: FeatureSet) -> ValidationRules:
+def _budget_rules(beta: bool, features: FeatureSet) -> ValidationRules:
+    status_update = validate_pod_disruption_budget_status_update
+    if features.release >= TABLES_SINCE:
+        status_update = partial(_status_update, not beta)
     if not has_behaviour(features.release, "UnhealthyPodEviction"):
         return ValidationRules(
             validate_budget,
             validate_pod_disruption_budget_update,
-            validate_pod_disruption_budget_status_update,
+            status_update,
         )
 
     def create(obj: Object) -> Errors:
@@ -74,9 +91,7 @@ def _budget_rules(features: FeatureSet) -> ValidationRules:
             errors.append(not_supported(path, policy, _EVICTION_POLICIES))
         return errors
 
-    return ValidationRules(
-        create, lambda new, old: create(new), validate_pod_disruption_budget_status_update
-    )
+    return ValidationRules(create, lambda new, old: create(new), status_update)
 
 
 def _with_current_spec(error: FieldError, obj: Object, features: FeatureSet) -> FieldError:
@@ -88,6 +103,7 @@ def _with_current_spec(error: FieldError, obj: Object, features: FeatureSet) -> 
 
 
 VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
-    "policy/PodDisruptionBudget": _budget_rules,
+    "policy/PodDisruptionBudget": partial(_budget_rules, False),
+    "policy/PodDisruptionBudget@policy/v1beta1": partial(_budget_rules, True),
     "policy/Eviction": ValidationRules(validate_eviction, lambda new, old: validate_eviction(new)),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from transom.machinery.field import FieldError
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
@@ -45,7 +47,13 @@ def stateful_set_rules(features: FeatureSet) -> ValidationRules:
         errors: list[FieldError] = validate_stateful_set_update(new, old, pods, checks)
         return errors
 
-    return ValidationRules(create, update, validate_stateful_set_status_update)
+    counts_available = has_behaviour(features.release, "StatefulSetReadyPath")
+    status_update = partial(
+        validate_stateful_set_status_update,
+        available=counts_available or features.enabled("StatefulSetMinReadySeconds"),
+        ready_text="status.readyReplicas" if counts_available else "readyReplicas",
+    )
+    return ValidationRules(create, update, status_update)
 
 
 def _with_history(new: Object, old: Object) -> Object:

@@ -32,11 +32,11 @@ def _check_counts(
             errs.append(invalid(f"status.{name}", status.get(name, 0), _OVER_REPLICAS))
 
 
-def _check_available(status: dict[str, Any], errs: Errors) -> None:
+def _check_available(status: dict[str, Any], errs: Errors, limit: str = "readyReplicas") -> None:
     available = status.get("availableReplicas", 0)
     if available > status.get("readyReplicas", 0):
         errs.append(
-            invalid("status.availableReplicas", available, "cannot be greater than readyReplicas")
+            invalid("status.availableReplicas", available, f"cannot be greater than {limit}")
         )
 
 
@@ -90,11 +90,20 @@ def validate_daemon_set_status_update(new: Object, old: Object) -> Errors:
     return errs
 
 
-def validate_stateful_set_status_update(new: Object, old: Object) -> Errors:
+def validate_stateful_set_status_update(
+    new: Object, old: Object, *, available: bool = False, ready_text: str = ""
+) -> Errors:
+    """`available`: the release counts the available replicas; `ready_text` is how it names those
+    that are ready.
+    """
     errs: Errors = []
-    within = ("readyReplicas", "currentReplicas", "updatedReplicas")
+    within: tuple[str, ...] = ("readyReplicas", "currentReplicas", "updatedReplicas")
+    if available:
+        within = (*within, "availableReplicas")
     names = ("replicas", *within, "observedGeneration", "collisionCount")
     _check_counts(_status(new), names, within, errs)
+    if available:
+        _check_available(_status(new), errs, ready_text)
     errs += validate_object_meta_update(new["metadata"], old["metadata"])
     _check_collisions(_status(new), _status(old), errs)
     return errs
