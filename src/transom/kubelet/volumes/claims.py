@@ -64,7 +64,8 @@ async def resolve_volume(
     for kind, source in volume.items():
         if kind != "name" and source is not None:
             return PodVolumeSpec(name, name, kind, source)
-    return PodVolumeSpec(name, name, "emptyDir", {})
+    # The source is one that this kubelet does not know: the default, emptyDir, is set before.
+    return PodVolumeSpec(name, name, "", {})
 
 
 async def _bound(
