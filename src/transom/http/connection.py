@@ -55,6 +55,7 @@ _EARLY_LIMIT = 64 * 1024
 _FRAMING = 8  # how many times larger than its data a body with tiny chunks may be
 _QUEUED_BYTES = 4 * 1024 * 1024
 _READER_CHECKS = 9  # checks of a client before it counts as stalled
+_LONG_READ = 0.005  # seconds; after a longer one, other connections have their turn
 _REASONS = {
     "Invalid header value char": "invalid header value",
     "Invalid HTTP version": "unsupported protocol version",
@@ -157,6 +158,8 @@ class HttpConnection(RequestReader):
         if self._out:
             self._flush()
         self._after_read()
+        if monotonic() - self._received > _LONG_READ:
+            self.read_later()
 
     def _after_read(self) -> None:
         """Sets the deadline for the connection's current state."""

@@ -131,6 +131,16 @@ class TransportLayer(asyncio.Protocol):
             self._read_paused = False
             self.transport.resume_reading()
 
+    def read_later(self) -> None:
+        """Lets other connections have the event loop before more is read from this one."""
+        if not self._read_paused and self.transport is not None and not self._closing():
+            self.transport.pause_reading()
+            self.server.loop.call_soon(self._read_again)
+
+    def _read_again(self) -> None:
+        if not self._read_paused and self.transport is not None and not self._closing():
+            self.transport.resume_reading()
+
     def _arm(self, about: Deadline, seconds: float) -> None:
         self._deadline_for = about
         self.deadline = monotonic() + seconds
