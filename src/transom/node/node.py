@@ -31,6 +31,7 @@ from transom.kubelet.osrules import OsRules
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet_flags import kubelet_accepts
+from transom.machines.files import FileTree
 from transom.machines.windows import csi_proxy
 from transom.machines.windows.certificate_stores import (
     STORES,
@@ -199,12 +200,11 @@ class Node:
 
     async def resolve(self, name: str) -> list[str]:
         """The addresses of a name for the programs of a simulated machine."""
-        if not isinstance(self.runtime, SimRuntime):
+        files = self.machine.files
+        if not isinstance(self.runtime, SimRuntime) or not isinstance(files, FileTree):
             return []
         try:
-            return await login_context.resolve_on_machine(
-                self.runtime.core, self.machine.files, name
-            )
+            return await login_context.resolve_on_machine(self.runtime.core, files, name)
         except OSError:  # also socket.gaierror: no such name, or no name server answers
             return []
 

@@ -164,3 +164,34 @@ def test_what_pods_send(clean: Net) -> None:
     clean.apply({**policy("out", {}), "spec": {**deny, "egress": [server, names]}})
     eventually(lambda: reached(clean, services=True), lambda found: only(found, " win"))
     assert all(reached(clean, street=True).values())  # not stated anything about them
+
+
+def test_clients_of_a_node_port_are_filtered_as_the_docs_describe(clean: Net) -> None:
+    """On the pod's own node: by their address on Linux; not at all on Windows, unless Local."""
+    own = {"lin": ("linux-1", 31081, 31082), "win": ("windows-1", 31083, 31084)}
+    for name, (node, cluster, local) in own.items():
+        selector = {"port-test": name}
+        clean.apply(
+            pod(f"np-{name}", node, selector),
+            *(
+                service(
+                    f"np-{name}-{policy_name.lower()}",
+                    selector,
+                    type="NodePort",
+                    externalTrafficPolicy=policy_name,
+                    ports=[{"port": 80, "targetPort": 8080, "nodePort": port}],
+                )
+                for policy_name, port in (("Cluster", cluster), ("Local", local))
+            ),
+            policy(f"np-{name}", selector, ingress=[{"from": [{"podSelector": {}}]}]),
+        )
+    clean.ready()
+
+    def dropped() -> list[bool]:
+        return [
+            clean.trace("external", f"node/{node}:{port}").get("reason") == "policy"
+            for node, *ports in own.values()
+            for port in ports
+        ]
+
+    eventually(dropped, lambda found: found == [True, True, False, True])

@@ -238,6 +238,18 @@ async def test_a_service_runs_if_and_only_if_its_process_does(steps: list[tuple[
             assert {s.pid for s in services.all() if s.state == "RUNNING"} == alive
 
 
+async def test_a_path_that_is_changed_in_the_registry_counts_from_the_next_start() -> None:
+    async with run() as machine:
+        await machine.services.start("a")
+        machine.registry.set(rf"{KEY}\a", "ImagePath", "a.exe --other")
+        await machine.services.stop("a")
+        assert (await machine.services.start("a")).bin_path == "a.exe --other"
+        service = machine.services.get("a")
+        service.description = "d"
+        machine.services.changed(service)
+        assert machine.registry.get(rf"{KEY}\a", "ImagePath") == "a.exe --other"
+
+
 def test_services_are_found_again_in_the_registry() -> None:
     machine = Machine()
     own = machine.services.create(

@@ -166,6 +166,30 @@ async def test_start_asks_for_the_source_vip_of_an_overlay_network_once() -> Non
     assert len(login.binaries.plugins) == 4
 
 
+@pytest.mark.parametrize("registered", ["nssm", "native"])
+async def test_services_of_kube_proxy_get_the_source_vip_that_a_join_has_requested(
+    registered: str,
+) -> None:
+    login = Login()
+    login.binaries.network = "vxlan0"
+    login.host.files.mkdir(r"C:\k\cni")
+    login.host.files.write(r"C:\k\cni\host-local.exe", b"MZ")
+    login.host.files.write(r"C:\k\SourceVip.json", b'{"ip4": {"ip": "10.244.9.7/24"}}')
+    if registered == "nssm":
+        await login(".\\register-svc.ps1 -NetworkMode overlay -ManagementIP 10.0.0.1")
+    else:
+        await login(
+            "Stop-Service kube-proxy; sc.exe config kube-proxy binPath= "
+            '"C:\\k\\kube-proxy.exe --windows-service --source-vip=10.244.9.7 --v=4"'
+        )
+    await login("Remove-Item C:\\k\\SourceVip.json")
+    printed = await login(".\\start.ps1 -ManagementIP 10.0.0.1 -NetworkMode overlay")
+    assert (printed.code, printed.err) == (0, "")
+    assert (await login(".\\stop.ps1; Start-Service kube-proxy")).err == ""
+    options = _options(login.binaries.started[-1].argv)
+    assert (options["--source-vip"], options["--v"]) == ("10.244.1.9", "4")
+
+
 async def test_start_replaces_the_network_of_before() -> None:
     login = Login()
     await login(".\\start.ps1 -ManagementIP 10.0.0.1")

@@ -216,10 +216,15 @@ class ServiceManager:
     def find(self, name: str) -> WindowsService | None:
         """By its name or its display name."""
         wanted = name.lower()
-        by_name = self._services.get(wanted)
-        return by_name or next(
+        found = self._services.get(wanted) or next(
             (s for s in self._services.values() if s.display_name.lower() == wanted), None
         )
+        if found is not None:
+            # Windows keeps the start type in memory, and reads the path from the registry.
+            path = self._registry.get(rf"{KEY}\{found.name}", "ImagePath")
+            if isinstance(path, str) and path:
+                found.bin_path = path
+        return found
 
     def get(self, name: str) -> WindowsService:
         found = self.find(name)

@@ -19,4 +19,18 @@ $env:CNI_COMMAND = "DEL"
 Get-Content C:\k\sourceVipRequest.json | C:\k\cni\host-local.exe
 $env:CNI_COMMAND = "ADD"
 Get-Content C:\k\sourceVipRequest.json | C:\k\cni\host-local.exe | Out-File C:\k\sourceVip.json
-exit $LASTEXITCODE
+if ($LASTEXITCODE -ne 0) {
+    exit $LASTEXITCODE
+}
+
+# A service of kube-proxy keeps the address that it was registered with.
+$vip = (Get-Content C:\k\sourceVip.json | ConvertFrom-Json).ip4.ip.Split("/")[0]
+$service = "HKLM:\SYSTEM\CurrentControlSet\Services\kube-proxy"
+foreach ($place in @($service, "ImagePath"), @("$service\Parameters", "AppParameters")) {
+    $key, $name = $place
+    $line = (Get-ItemProperty $key -ErrorAction SilentlyContinue).$name
+    if ($line -match "--source-vip=") {
+        Set-ItemProperty $key $name ($line -replace "--source-vip=\S*", "--source-vip=$vip")
+    }
+}
+exit 0
