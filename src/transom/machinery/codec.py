@@ -139,7 +139,9 @@ def decode_object(
     return Decoded(obj, gvk, _problems(of, raw, is_yaml) if strict else [])
 
 
-def decode_options(raw: bytes, media_type: str, expected: GVK) -> dict[str, Any]:
+def decode_options(
+    raw: bytes, media_type: str, expected: GVK, types: SchemaTable = schema.BASE
+) -> dict[str, Any]:
     """The options in a body (of a DELETE), which may come in any group version. Kubernetes does not
     translate errors here: a 500 with the bare message.
     """
@@ -152,7 +154,7 @@ def decode_options(raw: bytes, media_type: str, expected: GVK) -> dict[str, Any]
         if gvk.kind != expected.kind:
             text = scheme.not_registered(gvk, "meta.k8s.io")
             raise _refusal(gvk, expected.kind, text)
-        of = schema.get_schema_type(f"meta/v1.{expected.kind}")
+        of = types.get(f"meta/v1.{expected.kind}")
         if media_type == PROTOBUF:
             return _content(of, envelope, gvk, expected, raw)
         return _typed(of, value, gvk, expected, raw, is_yaml)

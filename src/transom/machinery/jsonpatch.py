@@ -32,14 +32,14 @@ def json_patch_refused() -> ApiError:
     )
 
 
-def json_patch(doc: dict[str, Any], ops: list[Any]) -> dict[str, Any]:
+def json_patch(doc: dict[str, Any], ops: list[Any], *, of_root: bool = False) -> Any:
     """The document after `ops`, a decoded JSON patch; 413 for too many operations, 422 if one does
-    not apply.
+    not apply. With `of_root`, operations may replace the document, also by a list, and test it.
     """
     if len(ops) > MAX_OPERATIONS:
         text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
         raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
-    work = _Work(doc)
+    work = _Work(doc, of_root)
     try:
         for op in ops:
             _apply(work, op)
@@ -62,16 +62,27 @@ def first_failure(doc: dict[str, Any], ops: list[Any]) -> tuple[int, DoesNotAppl
 def _apply(work: _Work, op: Any) -> None:
     kind = op.get("op") if op else None
     act = _OPERATIONS.get(kind) if isinstance(kind, str) else None
+    if work.of_root and op and op.get("path") == "" and kind in ("replace", "test"):
+        _apply_to_root(work, kind, op.get("value"))
+        return
     if act is None:
         raise DoesNotApply
     act(work, op)
 
 
+def _apply_to_root(work: _Work, kind: str, value: Any) -> None:
+    if kind == "replace" and isinstance(value, dict | list):
+        work.root = work.own(value)
+    elif kind == "replace" or not same_json_value(work.root, value):
+        raise DoesNotApply
+
+
 class _Work:
     """The document in progress and which of its containers are already private copies."""
 
-    def __init__(self, doc: dict[str, Any]) -> None:
-        self.root = dict(doc)
+    def __init__(self, doc: dict[str, Any], of_root: bool = False) -> None:
+        self.root: Any = dict(doc)
+        self.of_root = of_root
         # Keeps a reference, so that the id cannot be reused for another container.
         self.owned: dict[int, Any] = {id(self.root): self.root}
         self.copied = 0

@@ -57,12 +57,17 @@ def apply_patch(
     type: schema.SchemaType | TypeNode | None,
     *,
     strict: bool = False,
+    of_root: bool = False,
 ) -> dict[str, Any]:
     """The current object, in the version of the request, after the patch. Neither is changed.
-    `strict`: the patch is first decoded on its own, for field validation.
+    `strict`: the patch is first decoded on its own, for field validation. `of_root`: a JSON patch
+    may replace the whole object.
     """
     if media_type == JSON:
-        return json_patch(current, _operations(raw, strict))
+        patched = json_patch(current, _operations(raw, strict), of_root=of_root)
+        if not isinstance(patched, dict):
+            raise undecodable(JSON, raw, patched, _NOT_AN_OBJECT)
+        return patched
     if media_type == MERGE:
         return _merge(current, raw, strict)
     if media_type == STRATEGIC:
@@ -108,6 +113,12 @@ def _operations(raw: bytes, strict: bool) -> list[Any]:
         if op is not None and not isinstance(op, dict):
             go_type = "handlers.jsonPatchOp" if strict else "jsonpatch.Operation"
             raise bad_request(prefix + _mismatch(op, go_type))
+        for name in ("op", "path", "from") if strict and op else ():
+            value = op.get(name)
+            if value is not None and not isinstance(value, str):
+                place = f"Go struct field jsonPatchOp.{name} of type string"
+                text = f"json: cannot unmarshal {_KINDS[type(value)]} into {place}"
+                raise bad_request(prefix + text)
     return ops
 
 

@@ -201,3 +201,25 @@ async def test_a_grace_period_beyond_64_bits_of_nanoseconds_wraps_as_in_go() -> 
         pod = await api.ok("DELETE", f"{PODS}/p?gracePeriodSeconds={2**63 - 1}")
         assert pod["metadata"]["deletionGracePeriodSeconds"] == 2**63 - 1
         assert pod["metadata"]["deletionTimestamp"].startswith("20")
+
+
+@pytest.mark.parametrize(
+    ("release", "code", "message"),
+    [
+        ("1.22", 500, "v1.DeleteOptions.GracePeriodSeconds: readUint64: unexpected character"),
+        (
+            "1.36",
+            400,
+            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds "
+            "of type int64",
+        ),
+    ],
+)
+async def test_options_of_a_wrong_type(release: str, code: int, message: str) -> None:
+    api = await start(release=release)
+    maps = "/api/v1/namespaces/default/configmaps"
+    await api.ok("POST", maps, {"metadata": {"name": "a"}})
+    status, answer = await api.call("DELETE", maps + "/a", {"gracePeriodSeconds": "x"})
+    assert status == code
+    assert answer["message"].startswith(message)
+    await api.server.stop()

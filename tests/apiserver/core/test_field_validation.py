@@ -74,3 +74,55 @@ async def test_releases_before_1_25_ignore_it(release: str, honoured: bool) -> N
     names = [parameter.get("name") for parameter in path["parameters"]]
     assert ("fieldValidation" in names) is honoured
     await api.server.stop()
+
+
+_TYPED = "error decoding patch: json: cannot unmarshal {} into Go struct field jsonPatchOp.{} of type string"
+_REFUSED = "the server rejected our request due to an error in our request"
+
+
+@pytest.mark.parametrize(
+    ("release", "level", "operation", "code", "message"),
+    [
+        ("1.36", "Warn", {"op": 5, "path": "/a"}, 400, _TYPED.format("number", "op")),
+        ("1.36", "Warn", {"op": "add", "path": {}}, 400, _TYPED.format("object", "path")),
+        (
+            "1.36",
+            "Warn",
+            {"op": "move", "path": "/a", "from": []},
+            400,
+            _TYPED.format("array", "from"),
+        ),
+        ("1.36", "Warn", {"op": None, "path": "/a"}, 422, _REFUSED),
+        ("1.36", "Ignore", {"op": 5, "path": "/a"}, 422, _REFUSED),
+        ("1.36", "Warn", {"op": "replace", "path": "", "value": {"data": {}}}, 200, ""),
+        ("1.22", "", {"op": "replace", "path": "", "value": {"data": {}}}, 422, _REFUSED),
+        ("1.36", "Warn", {"op": "replace", "path": "", "value": 5}, 422, _REFUSED),
+        ("1.36", "Warn", {"op": "test", "path": "", "value": {}}, 422, _REFUSED),
+        ("1.36", "Warn", {"op": "add", "path": "", "value": {}}, 422, _REFUSED),
+        (
+            "1.36",
+            "Warn",
+            {"op": "replace", "path": "", "value": [1]},
+            422,
+            ' "" is invalid: patch: Invalid value: "[1]": couldn\'t get version/kind; json parse error: json: '
+            "cannot unmarshal array into Go value of type struct ",
+        ),
+    ],
+)
+async def test_operations_of_a_json_patch(
+    release: str, level: str, operation: Any, code: int, message: str
+) -> None:
+    api = await start(release=release)
+    await api.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"x": "y"}})
+    if isinstance(operation.get("value"), dict):
+        whole = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        operation["value"] |= whole
+    query = f"?fieldValidation={level}" if level else ""
+    status, answer = await api.call(
+        "PATCH", f"{MAPS}/a{query}", [operation], media="application/json-patch+json"
+    )
+    assert status == code
+    assert answer.get("message", "").startswith(message)
+    if code == 200:
+        assert "data" not in answer or not answer["data"]
+    await api.server.stop()

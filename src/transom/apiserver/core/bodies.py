@@ -279,18 +279,18 @@ async def read_delete_options(storage: Storage, call: ApiCall) -> Object:
     media = read_media(call)
 
     def read() -> Object:
-        body = _decode_delete_options(call.body, media, release)
+        body = _decode_delete_options(call.body, media, schema_of_release(call.res))
         return parse_delete_options(call.query, body, release)
 
     return await storage.compute(call.ctx, read) if call.ctx.large else read()
 
 
-def _decode_delete_options(raw: bytes, media: str, release: Release) -> Object:
+def _decode_delete_options(raw: bytes, media: str, types: SchemaTable) -> Object:
     """DeleteOptions in a body. For an invalid body older releases return a plain 500."""
     try:
-        options = codec.decode_options(raw, media, _DELETE_OPTIONS)
+        options = codec.decode_options(raw, media, _DELETE_OPTIONS, types)
     except errors.ApiError as problem:
-        if problem.code == 500 and has_behaviour(release, "BadDeleteOptions"):
+        if problem.code == 500 and has_behaviour(types.release, "BadDeleteOptions"):
             raise errors.bad_request(str(problem)) from None
         raise
     return {k: v for k, v in options.items() if k not in ("kind", "apiVersion")}

@@ -106,6 +106,38 @@ async def test_a_patch_that_does_not_fit() -> None:
         assert (status, problem["details"]["causes"][0]["field"]) == (422, "patch")
 
 
+@pytest.mark.parametrize(
+    ("body", "query", "code", "end"),
+    [
+        ({"foo": 1}, "?fieldValidation=Strict", 422, 'strict decoding error: unknown field "foo"'),
+        ({"foo": 1}, "?fieldValidation=Ignore", 200, ""),
+        ({"spec": {"replicas": 3}}, "?fieldValidation=Strict", 200, ""),
+        (
+            {"kind": "X"},
+            "",
+            422,
+            'no kind "X" is registered for version "autoscaling/v1" in scheme '
+            '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"',
+        ),
+    ],
+)
+async def test_a_patched_scale_is_decoded(body: Any, query: str, code: int, end: str) -> None:
+    api = await start(release="1.36")
+    labels = {"a": "s"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    await api.ok("POST", SETS, {"metadata": {"name": "s"}, "spec": spec})
+    status, answer = await api.call("PATCH", SCALE + query, body, media=MERGE)
+    assert status == code
+    assert answer.get("message", "").endswith(end)
+    if code == 422:
+        assert "managedFields" not in answer["message"]
+    await api.server.stop()
+
+
 async def test_sub_resources_have_metadata_but_no_tables() -> None:
     async with run() as api:
         for path in (SCALE, SETS + "/s/status"):

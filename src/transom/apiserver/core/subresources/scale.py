@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from transom.apiserver.core.bodies import (
     APPLY_PATCH,
+    JSON_PATCH,
+    STRATEGIC_PATCH,
     begin_write,
     check_object_name,
     decode_action,
@@ -15,6 +17,7 @@ from transom.apiserver.core.bodies import (
     read_apply_body,
     read_media,
     report_duplicate_keys,
+    report_field_problems,
     write_rules,
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult
@@ -23,7 +26,7 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
-from transom.machinery import codec, errors, managedfields, patch, schema, selectors
+from transom.machinery import codec, errors, gojson, managedfields, patch, schema, selectors
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object
@@ -31,9 +34,10 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.scale import validate_scale
 
 if TYPE_CHECKING:
-    from transom.machinery import apply
+    from transom.machinery import apply, strictness
 else:
     apply = lazy_import("transom.machinery.apply")
+    strictness = lazy_import("transom.machinery.strictness")
 
 SCALE = GVK("autoscaling", "v1", "Scale")
 
@@ -163,7 +167,7 @@ class ScaleSubresource:
         def change(current: Object) -> Object:
             current = _in_version(current, _served(call))
             if body is None:
-                new = _patched(media, raw, current, _served(call))
+                new = _patched(call, media, level, current, _served(call))
             else:
                 new = _applied(call, body.config, current, bool(options.get("force")))
                 report_duplicate_keys(call.ctx, level, body)
@@ -216,12 +220,30 @@ class ScaleSubresource:
         return _result(call, read_scale(res, stored, writing=True))
 
 
-def _patched(media: str, raw: bytes, current: Object, gvk: GVK) -> Object:
-    patched = patch.apply_patch(media, raw, current, _type(gvk))
+def _patched(call: ApiCall, media: str, level: str, current: Object, gvk: GVK) -> Object:
+    """Decoded like any other object after a patch. The owners of fields are not part of a Scale."""
+    raw, strict = call.body, level != "Ignore"
+    meta = dict(current["metadata"])
+    owners = meta.pop("managedFields", None)
+    patched = patch.apply_patch(
+        media, raw, {**current, "metadata": meta}, _type(gvk), strict=strict
+    )
+    if media == STRATEGIC_PATCH:  # works on the typed object, which has no kind and apiVersion
+        patched = {**patched, "kind": gvk.kind, "apiVersion": gvk.api_version}
     try:
-        return codec.normalise_object(gvk, patched)
+        decoded = codec.decode_object(
+            gojson.marshal(patched), "application/json", gvk, strict=strict
+        )
+        if strict and has_behaviour(call.res.release, "FieldValidationWarns"):
+            own = strictness.patch_problems(raw, json_patch=media == JSON_PATCH)
+            decoded.problems[:0] = own
+        report_field_problems(call.ctx, level, decoded, call.res, gvk)
     except codec.DecodeError as problem:
         raise patch.undecodable(media, raw, patched, problem.base, _type(gvk)) from None
+    new = decoded.obj
+    if owners is not None:
+        new.setdefault("metadata", {})["managedFields"] = owners
+    return new
 
 
 _REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
