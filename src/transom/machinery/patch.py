@@ -113,8 +113,8 @@ def _operations(raw: bytes, strict: bool) -> list[Any]:
         if op is not None and not isinstance(op, dict):
             go_type = "handlers.jsonPatchOp" if strict else "jsonpatch.Operation"
             raise bad_request(prefix + _mismatch(op, go_type))
-        for name in ("op", "path", "from") if strict and op else ():
-            value = op.get(name)
+        for name in ("op", "path", "from") if strict else ():
+            value = (op or {}).get(name)
             if value is not None and not isinstance(value, str):
                 place = f"Go struct field jsonPatchOp.{name} of type string"
                 text = f"json: cannot unmarshal {_KINDS[type(value)]} into {place}"
