@@ -14,20 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import running_cluster
+from tests.e2e.test_recorded_answers import listed, replay
 from tests.etcd_process import EtcdProcess, require_etcd
+from tests.recorded_cases import GOLDEN
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-ANSWERS = "test_recorded_answers.py::test_answers_are_kubernetes_own"
 CHOSEN = {
     "kubectl": ["test_smoke.py", "test_kubectl.py"],
     "clients": ["test_client_libraries.py", "test_extension.py::test_life_of_a_definition"],
-    "answers": [
-        f"{ANSWERS}[{name}]"
-        for name in ("1.20-api-list-watch", "1.32-adm-quota", "1.36-new-list-watch")
-    ],
 }
+ANSWERS = [
+    ("1.20", "cases/api-list-watch"),
+    ("1.32", "cases/adm-quota"),
+    ("1.36", "cases-1.36/new-list-watch"),
+]
 
 
 @pytest.fixture(scope="session")
@@ -63,5 +66,20 @@ def test_what_clients_see_is_the_same_on_etcd(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     if not re.search(r"\d+ passed", done.stdout):
-        pytest.skip("kubectl, a client library or the recorded answers are missing")
+        pytest.skip("kubectl or a client library is missing")
     assert _revision(member) > before + 50  # they did write to it
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="no recorded answers beside the project")
+@pytest.mark.parametrize(("release", "file"), ANSWERS)
+def test_answers_on_etcd_are_kubernetes_own(
+    member: EtcdProcess, release: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRANSOM_TEST_STORE", f"etcd://{member.address}")
+    before = _revision(member)
+    with running_cluster(tmp_path, "--no-nodes", "--release", release) as cluster:
+        results = replay(cluster, release, [GOLDEN / f"{file}.yaml"])
+    excused = {name.lstrip("?") for name in listed(release)}
+    wrong = {name: how for name, how in results.items() if how and name not in excused}
+    assert results and not wrong, wrong
+    assert _revision(member) > before + 50
