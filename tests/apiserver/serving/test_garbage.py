@@ -18,8 +18,12 @@ import pytest
 from tests.apiserver.harness import start
 from tests.apiserver.webhooks.configurations import configmap, hook, install, run
 from tests.apiserver.webhooks.endpoint import Endpoint, http
+from tests.client.conftest import ADMIN
 
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.resources import PODS
 from transom.kit.clock import RealClock
+from transom.machinery.errors import ApiError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 REFS = [
@@ -68,6 +72,27 @@ async def test_a_rejected_request_is_freed_at_once(
     await send()  # imports and caches
     with no_garbage():
         assert await send() == status
+    await api.server.stop()
+
+
+async def test_a_rejected_request_of_a_component_is_freed_at_once() -> None:
+    api = await start(clock=RealClock())
+    client = InProcessClient(api.server, ADMIN)
+
+    async def send() -> None:
+        for call in (
+            client.get(PODS, "default", "none"),
+            client.create(PODS, "default", {"metadata": {"name": "A_"}}),
+            client.patch(PODS, "default", "none", {"data": {}}, MERGE),
+            client.delete(PODS, "default", "none"),
+            client.list(PODS, "default", label_selector="a,,"),
+        ):
+            with pytest.raises(ApiError):
+                await call
+
+    await send()
+    with no_garbage():
+        await send()
     await api.server.stop()
 
 

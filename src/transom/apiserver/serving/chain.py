@@ -128,6 +128,8 @@ class RequestChain:
             exchange.end_turn()
             exchange.release_seats()
             raise
+        finally:
+            del problem  # its traceback may refer to this frame
         return self._complete(exchange, exchange.output)
 
     def _complete(self, exchange: ApiExchange[T], output: T) -> T:
@@ -135,8 +137,11 @@ class RequestChain:
         return exchange.complete(output)
 
     def _fail(self, exchange: ApiExchange[T], problem: Exception) -> T:
-        exchange.end_turn()
-        return exchange.complete(exchange.fail(problem))
+        try:
+            exchange.end_turn()
+            return exchange.complete(exchange.fail(problem))
+        finally:
+            del problem  # its traceback may refer to this frame
 
 
 async def _settle(exchange: ApiExchange[T], step: Step, waiting: Awaitable[None]) -> None:

@@ -270,7 +270,10 @@ class InProcessExchange(ApiExchange[Any]):
             if error is None:
                 self.event.panicked = type(problem).__name__
             self._audit(500 if error is None else error.code, error.status() if error else None)
-        raise problem if error is None else error from None
+        try:
+            raise problem if error is None else error from None
+        finally:
+            del problem, error  # the traceback refers to this frame
 
     def complete(self, output: Any) -> Any:
         if self.event is not None:
