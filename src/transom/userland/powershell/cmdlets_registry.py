@@ -8,6 +8,7 @@ from typing import Any, Final
 from transom.machines.windows.registry import ExpandString, Qword, RegistryFullError, Value
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.operators import matches_wildcard
+from transom.userland.powershell.registry_keys import REGISTRY_VALUE_KINDS
 from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
@@ -32,14 +33,6 @@ _TYPES: Final = {
     "qword": "REG_QWORD",
     "binary": "REG_BINARY",
     "multistring": "REG_MULTI_SZ",
-}
-_KINDS: Final = {
-    "REG_SZ": "String",
-    "REG_EXPAND_SZ": "ExpandString",
-    "REG_DWORD": "DWord",
-    "REG_QWORD": "QWord",
-    "REG_BINARY": "Binary",
-    "REG_MULTI_SZ": "MultiString",
 }
 
 
@@ -339,7 +332,7 @@ def set_property(call: CmdletCall, written: str) -> None:
         )
     kind = call.text("PropertyType", call.text("Type"))
     if not kind and old is not None:  # a value keeps its type
-        kind = _KINDS[value_type_name(old)]
+        kind = REGISTRY_VALUE_KINDS[value_type_name(old)]
     _set(call, key, name, call.get("Value"), kind)
     if new or call.has("PassThru"):
         call.emit(with_place(written, {name: plain_value(registry.get(key, name) or "")}))

@@ -10,7 +10,7 @@ from transom.userland.powershell.values import PowerShellError, PsObject, to_tex
 from transom.userland.windows.registry import value_type_name
 
 REGISTRY_KEY: Final = "Microsoft.Win32.RegistryKey"
-_KINDS: Final = {
+REGISTRY_VALUE_KINDS: Final = {
     "REG_SZ": "String",
     "REG_EXPAND_SZ": "ExpandString",
     "REG_DWORD": "DWord",
@@ -43,7 +43,7 @@ def _get_kind(evaluator: PowerShellSession, target: PsObject, a: list[Any]) -> s
             "NotSpecified: (:) [], MethodInvocationException",
             "IOException",
         )
-    return _KINDS[value_type_name(value)]
+    return REGISTRY_VALUE_KINDS[value_type_name(value)]
 
 
 def _sub_keys(evaluator: PowerShellSession, target: PsObject, a: list[Any]) -> list[str]:
