@@ -85,12 +85,19 @@ class ControllerRunner:
 
     def _start(self, rows: Iterable[ControllerRow], group: asyncio.TaskGroup) -> None:
         started = []
+        skipped = []
         for row in rows:
             controller = self._build(row)
             if controller is None:
-                log.info("the controller %s is not run: it lacks its settings", row.name)
+                skipped.append(row.name)
             else:
                 started.append((row, controller))
+        if skipped:
+            log.info(
+                "skipping controllers that the release, its feature gates or the settings of this "
+                "cluster turn off: %s",
+                ", ".join(skipped),
+            )
         self.informers.start()
         for row, controller in started:
             group.create_task(self._keep_running(row, controller), name=row.name)
