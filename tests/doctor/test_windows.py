@@ -12,6 +12,8 @@ from tests.doctor.patients import CIDR, event, healthy, node, pod, service, wind
 
 from transom.doctor.examine import examine, pods_with_useful_logs
 from transom.doctor.findings import DoctorFinding
+from transom.doctor.node_state import check_name_servers
+from transom.doctor.pod_messages import windows_finding
 from transom.doctor.texts import recognised_texts
 from transom.windows.registry import RECORDS
 from transom.windows.wording import record_remedy
@@ -348,3 +350,29 @@ def test_logs_of_a_silent_kubelet_are_not_requested() -> None:
     nodes = [node("linux-1", "linux"), node("windows-1", ready="Unknown")]
     patient = healthy(nodes=nodes, pods=[pod("late"), pod("again", restarts=2)])
     assert pods_with_useful_logs(patient) == []
+
+
+def test_name_servers_of_pods_on_the_network_of_their_node() -> None:
+    """A kubelet with an empty --resolv-conf gives such a pod its own address."""
+    on_node = pod("a", node="windows-1", hostNetwork=True)
+    inside = windows_node(pod_name_servers={"default/a": ("127.0.0.1",)})
+    [one] = check_name_servers(healthy(pods=[on_node], inside=inside))
+    assert one.what == "its name server 127.0.0.1 does not answer"
+    assert "ClusterFirstWithHostNet" in one.remedy
+    own = pod("a", node="windows-1", dnsConfig={"nameservers": ["127.0.0.1"]})
+    [one] = check_name_servers(healthy(pods=[own], inside=inside))
+    assert one.what == "the name server 127.0.0.1 of its dnsConfig does not answer"
+
+
+def test_a_host_process_container_on_a_node_with_docker() -> None:
+    text = "failed to start sandbox container for pod: network host not found"
+    for options, record in (({}, "WIN-POD-002"), ({"hostProcess": True}, "WIN-HP-108")):
+        asking = pod(
+            "a",
+            node="windows-1",
+            hostNetwork=True,
+            securityContext={"windowsOptions": options},
+        )
+        s = healthy(pods=[asking])
+        one = windows_finding(s, asking, "FailedCreatePodSandBox", text, "x", "pod/default/a")
+        assert one is not None and one.record == record

@@ -31,6 +31,42 @@ async def test_the_status_shows_the_user_of_a_container(
         assert state(await phase(node, "p", "Running"))["user"] == {"linux": user}
 
 
+AGNHOST = "registry.k8s.io/e2e-test-images/agnhost"
+
+
+@pytest.mark.parametrize(
+    ("image", "policy", "groups"),
+    [
+        ("2.61", None, [1000, 50000, 60000]),
+        ("2.61", "Merge", [1000, 50000, 60000]),
+        ("2.61", "Strict", [1000, 60000]),
+        ("2.40", None, [1000, 60000]),
+    ],
+)
+async def test_groups_that_an_image_lists_for_the_user(
+    node: Any, image: str, policy: str | None, groups: list[int]
+) -> None:
+    context = {"runAsUser": 1000, "supplementalGroups": [60000]}
+    if policy is not None:
+        context["supplementalGroupsPolicy"] = policy
+    container = {"name": "c", "image": f"{AGNHOST}:{image}", "command": ["sleep", "1000"]}
+    async with node("linux", **NEWEST) as node:
+        await node.create("p", securityContext=context, containers=[container])
+        found = state(await phase(node, "p", "Running"))["user"]["linux"]
+        assert found["supplementalGroups"] == groups
+
+
+async def test_a_runtime_without_the_policy_is_rejected(node: Any) -> None:
+    async with node("linux", **{**NEWEST, "runtime": {"version": "1.7.20"}}) as node:
+        context = {"supplementalGroupsPolicy": "Strict"}
+        await node.create("p", securityContext=context, containers=[shell("sleep 1000")])
+        status = (await phase(node, "p", "Failed"))["status"]
+        assert status["reason"] == "SupplementalGroupsPolicyNotSupported"
+        assert status["message"] == (
+            "Pod was rejected: SupplementalGroupsPolicy=Strict is not supported in this node"
+        )
+
+
 @pytest.mark.parametrize(
     ("os", "settings"),
     [

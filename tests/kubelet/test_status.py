@@ -330,3 +330,18 @@ def test_conditions_of_others_stay() -> None:
         {"conditions": [GATE, SCHEDULED]}, {"conditions": [SCHEDULED]}, OWN
     )
     assert change is None
+
+
+def test_the_health_of_devices_of_claims() -> None:
+    claiming = {**A, "resources": {"claims": [{"name": "gpu"}]}}
+    health = [{"name": "claim:gpu", "resources": [{"resourceID": "x", "health": "Unknown"}]}]
+    features = PodFeatures(resource_health=True)
+    asking = pod(containers=[claiming, B])
+    state = PodState(UP, [container("a"), container("b")])
+    for around, expected in (
+        (AROUND, None),
+        (AROUND._replace(features=features, resource_health=lambda pod, c: health), health),
+    ):
+        found = generate_pod_status(asking, state, {}, {}, around)["containerStatuses"]
+        assert found[0].get("allocatedResourcesStatus") == expected
+        assert "allocatedResourcesStatus" not in found[1]

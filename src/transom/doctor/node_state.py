@@ -9,7 +9,7 @@ from typing import Final
 
 from transom.doctor.findings import DoctorFinding
 from transom.doctor.node_inspection import NodeState
-from transom.doctor.snapshot import ClusterSnapshot, status_condition
+from transom.doctor.snapshot import ClusterSnapshot, Object, key_of_object, status_condition
 from transom.machines.linux import NAME_SERVER
 
 _FULL: Final = 0.02  # of the disk
@@ -94,6 +94,17 @@ def check_name_servers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 f"transom node exec {node.name} -- {repair}",
             )
         for pod, servers in node.pod_name_servers.items():
+            if _has_servers_of_kubelet(s, pod):
+                yield DoctorFinding(
+                    "warning",
+                    f"its name server {', '.join(servers)} does not answer",
+                    (f"pod/{pod}",),
+                    "It has hostNetwork and the dnsPolicy ClusterFirst, so it uses the name servers "
+                    "of its node; the kubelet has none (--resolv-conf is empty), and sets its own "
+                    "address.",
+                    "Set spec.dnsPolicy to ClusterFirstWithHostNet, or remove hostNetwork.",
+                )
+                continue
             yield DoctorFinding(
                 "warning",
                 f"the name server {', '.join(servers)} of its dnsConfig does not answer",
@@ -101,6 +112,11 @@ def check_name_servers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Its programs wait for the server, or cannot resolve names at all.",
                 "Correct spec.dnsConfig.nameservers, or remove it.",
             )
+
+
+def _has_servers_of_kubelet(s: ClusterSnapshot, key: str) -> bool:
+    spec: Object = next((p["spec"] for p in s.pods if "/".join(key_of_object(p)) == key), {})
+    return bool(spec.get("hostNetwork")) and not (spec.get("dnsConfig") or {}).get("nameservers")
 
 
 def unreachable(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

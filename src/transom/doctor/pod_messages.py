@@ -33,6 +33,7 @@ from transom.doctor.texts import recognised_texts
 from transom.machinery.podutil import visit_containers
 from transom.windows.images import image_build_of, image_os
 from transom.windows.limits import LIMITS
+from transom.windows.podchecks import host_process
 from transom.windows.targeting import find_target_os
 from transom.windows.wording import build_name
 
@@ -184,6 +185,8 @@ def windows_finding(
     found = recognised_texts(reason, text, what, where)
     if found is not None and not _can_apply(found.record, pod):
         return None
+    if found is not None and found.record == "WIN-POD-002" and host_process(pod["spec"]):
+        return known_finding("WIN-HP-108", what, where)
     if found is not None and found.record in _NO_IMAGE and _for_linux(pod):
         return known_finding("WIN-OS-007", what, where)
     if found is not None and found.record in (*_NO_IMAGE, "WIN-OS-004"):

@@ -33,6 +33,7 @@ class PodFeatures:
     pod_resize: bool = False  # of resources of the pod as a whole
     container_user: bool = False
     stop_signals: bool = False
+    resource_health: bool = False  # of the devices of claims
     image_volumes: bool = False
     probe_grace_period: bool = False
     grace_before_hooks: bool = False  # the grace period of an eviction limits preStop hooks too
@@ -71,6 +72,7 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         pod_resize=enabled("InPlacePodLevelResourcesVerticalScaling"),
         container_user=enabled("SupplementalGroupsPolicy"),
         stop_signals=enabled("ContainerStopSignals"),
+        resource_health=enabled("ResourceHealthStatus"),
         image_volumes=enabled("ImageVolume"),
         probe_grace_period=enabled("ProbeTerminationGracePeriod"),
         grace_before_hooks=kubelet_has(release, "GraceBeforeHooks"),

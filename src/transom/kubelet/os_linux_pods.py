@@ -102,6 +102,7 @@ class LinuxPods:
             run_as_user=context.get("runAsUser"),
             run_as_group=context.get("runAsGroup"),
             supplemental_groups=(*groups, *(context.get("supplementalGroups") or ())),
+            strict_groups=_has_strict_groups(context),
             sysctls=pod_sysctls(context),
             selinux=context.get("seLinuxOptions"),
             seccomp="runtime/default",
@@ -151,6 +152,7 @@ class LinuxPods:
             run_as_user_name="" if user is not None else image.username,
             run_as_group=context.get("runAsGroup"),
             supplemental_groups=(*groups, *(of_pod.get("supplementalGroups") or ())),
+            strict_groups=_has_strict_groups(of_pod),
             add_capabilities=tuple(capabilities.get("add") or ()),
             drop_capabilities=tuple(capabilities.get("drop") or ()),
             read_only_root=bool(context.get("readOnlyRootFilesystem")),
@@ -294,6 +296,10 @@ def go_errno_text(problem: OSError) -> str:
     """As Go formats it."""
     text = os.strerror(problem.errno or errno.EIO)
     return text[:1].lower() + text[1:]
+
+
+def _has_strict_groups(context: Mapping[str, Any]) -> bool:
+    return context.get("supplementalGroupsPolicy") == "Strict"
 
 
 def _cgroup_parent(pod: Object) -> str:

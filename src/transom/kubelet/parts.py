@@ -141,6 +141,9 @@ class ClaimDevices(Protocol):
     def cdi_devices(self, pod: Object, container: Object) -> tuple[str, ...]:
         """The CDI names of the devices that the container gets. Raises ClaimFailure."""
 
+    def resource_health(self, pod: Object, container: Object) -> list[Object]:
+        """The `allocatedResourcesStatus` of the container."""
+
     async def unprepare(self, uid: str) -> None:
         """After the pod's containers have ended. A no-op for a pod without prepared claims.
         Raises ClaimFailure.
@@ -155,6 +158,9 @@ class NoDynamicResources:
 
     def cdi_devices(self, pod: Object, container: Object) -> tuple[str, ...]:
         return ()
+
+    def resource_health(self, pod: Object, container: Object) -> list[Object]:
+        return []
 
     async def unprepare(self, uid: str) -> None:
         return

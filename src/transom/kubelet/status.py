@@ -64,6 +64,8 @@ class StatusInputs(NamedTuple):
     recursive_read_only: bool = False  # whether the runtime has such mounts
     # The spec of a pod with the resources that are in effect.
     actual_spec: Callable[[Object], Object] = lambda pod: pod["spec"]
+    # The health of the devices of a container's claims.
+    resource_health: Callable[[Object, Object], list[Object]] = lambda pod, container: []
 
 
 def generate_pod_status(
@@ -247,6 +249,8 @@ def containers_only(
     out["containerStatuses"] = sorted(
         convert.all(spec["containers"], old.get("containerStatuses") or ()), key=_by_name
     )
+    if around.features.resource_health:
+        _add_resource_health(pod, out["containerStatuses"], around)
     if spec.get("initContainers"):
         out["initContainerStatuses"] = convert.all(
             spec["initContainers"], old.get("initContainerStatuses") or (), init=True
@@ -263,6 +267,15 @@ def containers_only(
     if others:
         out["conditions"] = others
     return out
+
+
+def _add_resource_health(pod: Object, statuses: list[Object], around: StatusInputs) -> None:
+    by_name = {entry["name"]: entry for entry in statuses}
+    for container in pod["spec"]["containers"]:
+        if (container.get("resources") or {}).get("claims") and container["name"] in by_name:
+            found = around.resource_health(pod, container)
+            if found:
+                by_name[container["name"]]["allocatedResourcesStatus"] = found
 
 
 def _add_pod_resources(spec: Object, actual: Object, out: Object) -> None:

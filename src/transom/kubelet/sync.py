@@ -87,6 +87,7 @@ class PodSync:
             parts.allocation.conditions,
             env.os.recursive_read_only_mounts(env.host, env.runtime.version),
             parts.allocation.actual_spec,
+            parts.claims.resource_health,
         )
 
     async def __call__(self, worker: PodWorker) -> SyncOutcome:

@@ -58,6 +58,7 @@ class LinuxSandbox:
     run_as_user: int | None = None
     run_as_group: int | None = None
     supplemental_groups: tuple[int, ...] = ()
+    strict_groups: bool = False  # without those that the image lists for the user
     sysctls: Mapping[str, str] = field(default_factory=dict)
     selinux: Mapping[str, str] | None = None
     seccomp: str = ""
@@ -109,6 +110,7 @@ class LinuxContainer:
     run_as_user_name: str = ""
     run_as_group: int | None = None
     supplemental_groups: tuple[int, ...] = ()
+    strict_groups: bool = False  # without those that the image lists for the user
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
     read_only_root: bool = False

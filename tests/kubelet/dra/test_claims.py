@@ -198,6 +198,12 @@ def test_devices_are_prepared_once_and_released_at_the_end(
         assert (listed[1][0]["claim_namespace"], listed[1][0]["claim_name"]) == ("ns", "web-gpu")
         [device] = listed[1][0]["claim_resources"]
         assert (device["driver_name"], device["cdi_devices"]) == (NAME, [{"name": both[1]}])
+        health = [place.claims.resource_health(pod, c) for c in pod["spec"]["containers"][:2]]
+        unknown = [{"resourceID": one, "health": "Unknown"} for one in both]
+        assert health == [
+            [{"name": "claim:gpus", "resources": unknown}],
+            [{"name": "claim:gpus/small", "resources": unknown[1:]}],
+        ]
         await place.claims.prepare(pod)  # a new sandbox of the same pod
         assert len(place.program.calls) == 1
         await place.claims.unprepare("u1")

@@ -16,6 +16,7 @@ from transom.kit.clock import VirtualClock
 from transom.machines.realfiles import RealFiles
 from transom.network.api import DnsConfig, PortMapping
 from transom.runtime.api import (
+    IdRange,
     LinuxContainer,
     LinuxResources,
     LinuxSandbox,
@@ -27,6 +28,7 @@ from transom.runtime.api import (
 )
 from transom.runtime.cri.codec import Message
 from transom.runtime.cri.runtime import CriRuntime
+from transom.runtime.cri.to_cri import SIGNALS
 
 Scenario = Callable[[CriRuntime, FakeCri, VirtualClock], Awaitable[None]]
 
@@ -98,6 +100,27 @@ async def test_the_request_for_a_sandbox(tmp_path: Path) -> None:
             == config
         )
         assert found.ips == ()  # the node's network
+
+
+async def test_user_namespaces_groups_and_stop_signals(tmp_path: Path) -> None:
+    linux = LinuxSandbox(user_namespace=IdRange(131072, 65536), strict_groups=True)
+    strict = LinuxContainer(strict_groups=True)
+    async with play(tmp_path) as (runtime, fake, _clock):
+        sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=linux))
+        asked = fake.last("RunPodSandbox")["config"]["linux"]["security_context"]
+        assert asked["supplemental_groups_policy"] == 1
+        mapping = {"host_id": 131072, "length": 65536}
+        users = {"uids": [mapping], "gids": [mapping]}
+        assert asked["namespace_options"]["userns_options"] == users
+        config = replace(CONTAINER, linux=strict, stop_signal="SIGRTMIN+3")
+        await runtime.create_container(sandbox, config)
+        made = fake.last("CreateContainer")["config"]
+        assert made["stop_signal"] == 38
+        security = made["linux"]["security_context"]
+        assert security["supplemental_groups_policy"] == 1
+        assert security["namespace_options"]["userns_options"] == users
+    assert (len(SIGNALS), SIGNALS[13], SIGNALS[23]) == (66, "SIGKILL", "SIGTERM")
+    assert (SIGNALS[51], SIGNALS[65]) == ("SIGRTMAX-14", "SIGRTMAX")
 
 
 async def test_the_request_for_a_container(tmp_path: Path) -> None:

@@ -256,6 +256,7 @@ _FILES = {
         (LinuxContainer(), "", (0, 0, ())),
         (LinuxContainer(), "web", (33, 34, (50,))),
         (LinuxContainer(), "33:extra", (33, 50, (50,))),
+        (LinuxContainer(strict_groups=True, supplemental_groups=(60,)), "web", (33, 34, (60,))),
         (LinuxContainer(run_as_user=7), "web:web", (7, 0, ())),
         (
             LinuxContainer(run_as_user_name="web", run_as_group=1, supplemental_groups=(50, 60)),

@@ -14,7 +14,7 @@ from tests.runtime.behaviour import Bench
 from tests.runtime.oci.conftest import StartBench, bench_starter
 
 from transom.machines import mounting
-from transom.runtime.api import LinuxContainer, LinuxSandbox, Mount
+from transom.runtime.api import IdRange, LinuxContainer, LinuxSandbox, Mount, RuntimeFailure
 from transom.runtime.native import snapshots
 from transom.runtime.native.core import stages_mounts
 from transom.runtime.native.records import NativeContainer
@@ -133,6 +133,26 @@ async def test_containers_that_share_host_namespaces_have_the_users_of_the_node(
         assert printed == [os.readlink("/proc/self/ns/user")]
 
 
+DEMANDED = LinuxSandbox(user_namespace=IdRange(65536, 65536))
+
+
+async def test_a_pod_that_demands_a_namespace_has_it_on_every_node(tmp_path: Path) -> None:
+    if why := behaviour.unavailable("oci"):
+        pytest.skip(why)
+    async with behaviour.oci(tmp_path, user_namespaces=False) as b:
+        look = ("readlink", "/proc/self/ns/user")
+        assert await b.output(look) == [host_users()]
+        own = await b.sandbox(linux=DEMANDED)
+        assert await b.output(look, own) != [host_users()]
+        # Containers that would get the users of the node elsewhere, too.
+        privileged = LinuxContainer(privileged=True)
+        mapped = (*SHELL, "cat /proc/self/uid_map; id -u")
+        [mapping, user] = await b.output(mapped, own, linux=privileged)
+        assert int(mapping.split()[1]) > 0 and user == "0"
+        with pytest.raises(RuntimeFailure, match="cannot set uid to unmapped user"):
+            await b.run(("true",), own, linux=LinuxContainer(run_as_user=70000))
+
+
 async def test_a_machine_that_cannot(users: StartBench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unable(*arguments: Any) -> str:
         return "no such thing"
@@ -140,6 +160,8 @@ async def test_a_machine_that_cannot(users: StartBench, monkeypatch: pytest.Monk
     monkeypatch.setattr(snapshots, "maps_users", unable)
 
     async with users() as b:
+        with pytest.raises(RuntimeFailure, match="doesn't support idmap mounts on this host"):
+            await b.sandbox("uid-2", linux=DEMANDED)
         assert (
             "no user namespaces, root in a container is this machine's: no such thing"
             in b.runtime.capabilities()

@@ -24,6 +24,7 @@ from transom.machinery.resourcenames import resource_amount
 
 _OPERATING_SYSTEM_SINCE = (1, 24)
 _TAINTS_SINCE = (1, 24)
+_GROUPS_POLICY_SINCE = (1, 33)
 _SPARE = 16
 _OS_LABEL = "kubernetes.io/os"
 # The API version of each docker release, which decides what docker can enforce.
@@ -142,6 +143,11 @@ class PodAdmission:
             refusal = self._other_system(pod)
             if refusal is not None:
                 return refusal
+        if release >= _GROUPS_POLICY_SINCE and not self._supports_groups_policy(pod):
+            return PodRejection(
+                "SupplementalGroupsPolicyNotSupported",
+                "SupplementalGroupsPolicy=Strict is not supported in this node",
+            )
         uid = pod["metadata"]["uid"]
         others = [other for other in active_pods if other["metadata"]["uid"] != uid]
         failures = predicates.check_predicates(
@@ -171,6 +177,13 @@ class PodAdmission:
                 "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
             )
         return None
+
+    def _supports_groups_policy(self, pod: Object) -> bool:
+        context = pod["spec"].get("securityContext") or {}
+        if context.get("supplementalGroupsPolicy") != "Strict":
+            return True
+        features = (self._node().get("status") or {}).get("features") or {}
+        return bool(features.get("supplementalGroupsPolicy"))
 
     def _make_room(
         self, pod: Object, others: Sequence[Object], failures: Sequence[Failure]

@@ -41,10 +41,15 @@ class ClaimInfo:
 
     def cdi_names(self, request: str) -> Iterable[str]:
         """Of one request, or of all ("")."""
-        for devices in self.drivers.values():
+        for _, device in self.devices(request):
+            yield from device.cdi_names
+
+    def devices(self, request: str) -> Iterator[tuple[str, Device]]:
+        """Those of one request, or of all (""), with the names of their drivers."""
+        for driver, devices in self.drivers.items():
             for device in devices:
                 if not request or not device.requests or request in device.requests:
-                    yield from device.cdi_names
+                    yield driver, device
 
 
 class ClaimCache:

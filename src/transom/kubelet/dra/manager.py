@@ -186,6 +186,30 @@ class DynamicResourceManager:
             raise ClaimFailure(str(problem)) from problem
         return tuple(out)
 
+    def resource_health(self, pod: Object, container: Object) -> list[Object]:
+        """Of the devices of the container's claims. Drivers are not asked for the health of their
+        devices, which is therefore unknown.
+        """
+        try:
+            names = {entry: name for entry, name, _ in pod_claims(pod)}
+        except PodClaimError:
+            return []
+        out: list[Object] = []
+        for used in container["resources"]["claims"]:
+            claim = self._cache.get(pod["metadata"]["namespace"], names.get(used["name"], ""))
+            if claim is None:
+                continue
+            request = used.get("request") or ""
+            ids = [
+                device.cdi_names[0] if device.cdi_names else f"{driver}/{device.pool}/{device.name}"
+                for driver, device in claim.devices(request.partition("/")[0])
+            ]
+            if ids:
+                resources = [{"resourceID": one, "health": "Unknown"} for one in dict.fromkeys(ids)]
+                name = f"claim:{used['name']}/{request}" if request else f"claim:{used['name']}"
+                out.append({"name": name, "resources": resources})
+        return out
+
     def claimed_devices(self, pod: Object, container: Object) -> list[dict[str, Any]]:
         """As messages of the pod resources API."""
         out: list[dict[str, Any]] = []
@@ -201,9 +225,7 @@ class DynamicResourceManager:
                     "device_name": device.name,
                     "share_id": device.share,
                 }
-                for driver, found in claim.drivers.items()
-                for device in found
-                if not request or not device.requests or request in device.requests
+                for driver, device in claim.devices(request)
             ]
             out.append(
                 {

@@ -196,6 +196,7 @@ def container_from_cri(status: Message, sandbox_id: str, paths: CriPaths) -> Con
         message=status.get("message", ""),
         log_path=paths.shown(status.get("log_path", "")),
         user=_container_user(status),
+        stop_signal=to_cri.SIGNALS[status.get("stop_signal", 0)],
         mounts=tuple(_mount(mount, paths) for mount in status.get("mounts") or ()),
     )
 

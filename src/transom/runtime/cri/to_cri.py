@@ -12,6 +12,7 @@ from transom.network.api import DnsConfig, PortMapping
 from transom.runtime.api import (
     AuthConfig,
     ContainerConfig,
+    IdRange,
     LinuxContainer,
     LinuxResources,
     LinuxSandbox,
@@ -40,6 +41,19 @@ _PROFILES: Final = {
     "unconfined": _UNCONFINED,
 }
 _OF_NODE: Final = "localhost/"
+_SIGNAL_NAMES: Final = (
+    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT "
+    "STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ RTMIN"
+)
+_REAL_TIME: Final = 15  # numbered from the first one; one less from the last one
+# In the order of CRI's enumeration; "" is the signal of the image.
+SIGNALS: Final = (
+    "",
+    *(f"SIG{name}" for name in _SIGNAL_NAMES.split()),
+    *(f"SIGRTMIN+{n}" for n in range(1, _REAL_TIME + 1)),
+    *(f"SIGRTMAX-{n}" for n in range(_REAL_TIME - 1, 0, -1)),
+    "SIGRTMAX",
+)
 _PAGES: Final = "/sys/kernel/mm/hugepages"
 
 
@@ -100,11 +114,13 @@ def _linux_sandbox(linux: LinuxSandbox, paths: CriPaths, systemd: bool) -> Messa
                 "network": NODE if linux.host_network else POD,
                 "pid": NODE if linux.host_pid else POD if linux.share_processes else CONTAINER,
                 "ipc": NODE if linux.host_ipc else POD,
+                "userns_options": _user_namespace(linux.user_namespace),
             },
             "selinux_options": _selinux(linux.selinux),
             "run_as_user": _number(linux.run_as_user),
             "run_as_group": _number(linux.run_as_group),
             "supplemental_groups": list(linux.supplemental_groups),
+            "supplemental_groups_policy": int(linux.strict_groups),
             "privileged": linux.privileged,
             **_seccomp(linux.seccomp, paths),
         },
@@ -118,6 +134,13 @@ def _selinux(options: Mapping[str, str] | None) -> Message | None:
         if options is None
         else {name: options.get(name, "") for name in ("user", "role", "type", "level")}
     )
+
+
+def _user_namespace(ids: IdRange | None) -> Message | None:
+    if ids is None:
+        return None
+    mapping = {"host_id": ids.first, "container_id": 0, "length": ids.length}
+    return {"mode": POD, "uids": [mapping], "gids": [mapping]}
 
 
 def _number(value: int | None) -> Message | None:
@@ -159,6 +182,7 @@ def container_to_cri(config: ContainerConfig, sandbox: Message, paths: CriPaths)
         "stdin": config.stdin,
         "stdin_once": config.stdin_once,
         "tty": config.tty,
+        "stop_signal": SIGNALS.index(config.stop_signal),
     }
     if config.linux is not None:
         message["linux"] = _linux(config.linux, sandbox, paths)
@@ -207,6 +231,7 @@ def _linux(linux: LinuxContainer, sandbox: Message, paths: CriPaths) -> Message:
             "pid": _PID[linux.pid_namespace],
             "ipc": of_sandbox.get("ipc", POD),
             "target_id": linux.target_id,
+            "userns_options": of_sandbox.get("userns_options"),
         },
         "selinux_options": _selinux(linux.selinux),
         "run_as_user": _number(linux.run_as_user),
@@ -214,6 +239,7 @@ def _linux(linux: LinuxContainer, sandbox: Message, paths: CriPaths) -> Message:
         "run_as_group": _number(linux.run_as_group),
         "readonly_rootfs": linux.read_only_root,
         "supplemental_groups": list(linux.supplemental_groups),
+        "supplemental_groups_policy": int(linux.strict_groups),
         "no_new_privs": linux.no_new_privileges,
         "masked_paths": list(linux.masked_paths),
         "readonly_paths": list(linux.read_only_paths),

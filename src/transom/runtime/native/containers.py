@@ -138,14 +138,15 @@ def _log_path(core: NativeCore, c: NativeContainer) -> str:
 
 
 async def _prepare(core: NativeCore, c: NativeContainer, overlay: Sequence[str] | None) -> None:
-    if c.own_users:  # copied layers keep their owners on disk
+    demanded = c.sandbox.config.linux.user_namespace is not None  # by `hostUsers: false`
+    if c.own_users and not demanded:  # copied layers keep their owners on disk
         c.own_users = overlay is not None and not await asyncio.to_thread(
             hostusers.container_needs_host_users, core, c
         )
     try:
         spec = await _specify(core, c, overlay)
         # resolved by the image's password file
-        if c.own_users and hostusers.has_unmapped_ids(spec):
+        if c.own_users and not demanded and hostusers.has_unmapped_ids(spec):
             await _unmount(core, c)
             await asyncio.to_thread(_empty, c)
             c.own_users = False

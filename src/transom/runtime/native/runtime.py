@@ -118,14 +118,14 @@ class NativeRuntime:
         self._overlay = (
             options if await snapshots.overlay_works(core.monitor, core.folder, options) else None
         )
-        if core.platform.user_namespaces:
+        if core.platform.os == "linux" and not core.rootless:
             stage = core.stage(f"probe-{core.new_id()[:8]}")
             core.no_users = await snapshots.maps_users(
                 core.monitor, core.folder, stage, core.free_ids()
             )
             if self._overlay is None:
                 core.no_users = "overlayfs does not work in this folder"
-            if core.no_users:
+            if core.no_users and core.platform.user_namespaces:
                 level = logging.WARNING if core.platform.demands_user_namespaces else logging.INFO
                 log.log(
                     level,

@@ -22,6 +22,10 @@ from transom.runtime.native.records import NativeSandbox, wait_until_woken, wake
 from transom.runtime.native.runc import LOG, PID_FILE, reword_runc_error
 
 _HANDLERS = ("", "runc")
+_NO_ID_MAPPED_MOUNTS = (
+    'snapshotter "overlayfs" doesn\'t support idmap mounts on this host, configure `slow_chown` to '
+    "allow a slower and expensive fallback"
+)
 _OOM_SCORE = -998
 _SPECIFICATION = "config.json"
 _SHARED_MEMORY = "size=67108864,mode=1777"
@@ -46,6 +50,8 @@ async def run_native_sandbox(
     )
     plan = core.platform.sandbox(config, core.host.name)
     own_users = plan.own_users and not core.no_users and core.wiring.accepts_namespaces
+    if config.linux.user_namespace is not None and not own_users:
+        raise core.texts.sandbox_start(identity, config.name, _NO_ID_MAPPED_MOUNTS)
     sandbox.plan = replace(plan, own_users=own_users, first_id=core.free_ids() if own_users else 0)
     sandbox.folder.mkdir(mode=0o711, parents=True)
     core.enter(sandbox)

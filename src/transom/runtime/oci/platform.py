@@ -107,7 +107,7 @@ class LinuxPlatform:
         # has (ping_group_range).
         shares = shares or bool(linux.sysctls) or max(user, group) >= IDS
         return SandboxPlan(
-            own_users=self.user_namespaces and not shares,
+            own_users=linux.user_namespace is not None or (self.user_namespaces and not shares),
             hostname=config.hostname or node,
             network=not linux.host_network,
             ipc=not linux.host_ipc,

@@ -46,7 +46,8 @@ def find_oci_user(linux: LinuxContainer, image_user: str, read: Callable[[str], 
         gid = linux.run_as_group
     elif group:
         gid = _gid(group, groups)
-    of_image = (entry.gid for entry in groups if account.name and account.name in entry.members)
+    names_user = bool(account.name) and not linux.strict_groups
+    of_image = (entry.gid for entry in groups if names_user and account.name in entry.members)
     extra = dict.fromkeys((*of_image, *linux.supplemental_groups))
     return OciUser(account.uid, gid, tuple(extra))
 

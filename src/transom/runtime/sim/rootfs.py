@@ -22,7 +22,7 @@ from transom.machines.trees import (
 )
 from transom.machines.windows.accounts import ADMINISTRATOR, USER
 from transom.machines.windows.programs import NANO_SERVER_PROGRAMS, OF_WINDOWS
-from transom.runtime.sim.users import GROUP_FILE, PASSWORD_FILE
+from transom.runtime.sim.users import GROUP_FILE, PASSWORD_FILE, account_files
 from transom.userland.api import ImageInfo, Userland
 
 if TYPE_CHECKING:
@@ -276,7 +276,13 @@ _PAGES = {
 
 @cache
 def _with_program(
-    windows: bool, userland: Userland, path: str, page: str, picture: str, certificate: bool
+    windows: bool,
+    userland: Userland,
+    path: str,
+    page: str,
+    picture: str,
+    certificate: bool,
+    member: str,
 ) -> Inode:
     entries: dict[str, Entry] = {path: _EXE if windows else _ELF} if path else {}
     if page:
@@ -291,6 +297,8 @@ def _with_program(
     if picture:  # an image that serves one, and a page that names it
         entries[top + picture] = TreeFile(b"\xff\xd8\xff\xe0")
         entries[top + "data.json"] = TreeFile(f'{{\n  "image": "{picture}"\n}}\n'.encode())
+    if member:
+        entries |= account_files({"member": member})
     return make_tree(WINDOWS if windows else POSIX, entries, _base(windows, userland))
 
 
@@ -303,6 +311,7 @@ def root_of(image: ImageInfo) -> Inode:
         path = f"C:{own}.exe".replace("/", "\\") if windows else own
     picture = image.options.get("picture", "")
     certificate = image.program == "agnhost"
-    if path or page or picture or certificate:
-        return _with_program(windows, image.userland, path, page, picture, certificate)
+    member = "" if windows else image.options.get("member", "")
+    if path or page or picture or certificate or member:
+        return _with_program(windows, image.userland, path, page, picture, certificate, member)
     return _base(windows, image.userland)

@@ -4,6 +4,8 @@ by account names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from transom.kit.named_tuple import NamedTuple
 from transom.machines import security
 from transom.machines.styles import FileUser
@@ -38,6 +40,40 @@ PASSWORD_FILE = TreeFile(
 GROUP_FILE = TreeFile(
     "".join(f"{name}:x:{uid}:\n" for name, (uid, _, _) in _KNOWN.items()).encode()
 )
+
+
+class _GroupMember(NamedTuple):
+    """A user of an image, whom its group file lists in a group besides its own."""
+
+    user: str
+    uid: int
+    group: str
+    gid: int
+
+
+def _group_member(options: Mapping[str, str]) -> _GroupMember | None:
+    """The option `member` of an image: USER:UID:GROUP:GID."""
+    if "member" not in options:
+        return None
+    user, uid, group, gid = options["member"].split(":")
+    return _GroupMember(user, int(uid), group, int(gid))
+
+
+def account_files(options: Mapping[str, str]) -> dict[str, TreeFile]:
+    """The password and group files of an image that has users of its own."""
+    found = _group_member(options)
+    if found is None:
+        return {}
+    user, uid, group, gid = found
+    accounts = [
+        line for line in PASSWORD_FILE.data.decode().splitlines() if line.split(":")[2] != str(uid)
+    ]
+    accounts.append(f"{user}:x:{uid}:{uid}::/home/{user}:/bin/sh")
+    groups = GROUP_FILE.data.decode() + f"{user}:x:{uid}:\n{group}:x:{gid}:{user}\n"
+    return {
+        "/etc/passwd": TreeFile("".join(f"{line}\n" for line in accounts).encode()),
+        "/etc/group": TreeFile(groups.encode()),
+    }
 
 
 class ContainerIdentity(NamedTuple):
@@ -77,6 +113,13 @@ def linux_identity(config: ContainerConfig, spec: CatalogueImage) -> ContainerId
         elif linux.run_as_user_name:
             asked = linux.run_as_user_name
     groups = linux.supplemental_groups if linux is not None else ()
+    member = _group_member(spec.info.options)
+    if (
+        member is not None
+        and asked in (member.user, str(member.uid))
+        and not (linux is not None and linux.strict_groups)
+    ):
+        groups = (*dict.fromkeys((member.gid, *groups)),)
     group = (
         linux.run_as_group
         if linux is not None and linux.run_as_group is not None
@@ -86,13 +129,13 @@ def linux_identity(config: ContainerConfig, spec: CatalogueImage) -> ContainerId
         return _ROOT
     if asked.isdigit():
         uid = int(asked)
-        name = _NAMES.get(uid, asked)
+        name = member.user if member and member.uid == uid else _NAMES.get(uid, asked)
     else:
         name = asked or "root"
         uid = _KNOWN[name][0] if name in _KNOWN else _UNLISTED
     home = _KNOWN[name][1] if name in _KNOWN else "/"
     if group is None:
-        group = uid if name in _KNOWN else 0
+        group = uid if name in _KNOWN or (member is not None and member.uid == uid) else 0
     return ContainerIdentity(name, uid, group, groups, home)
 
 
