@@ -646,6 +646,55 @@ class LossyClient(EtcdClient):
         return done
 
 
+class OvertakenClient(EtcdClient):
+    """After a transaction, and before its answer, another client changes the keys in `after`; etcd is
+    compacted, and the store has to read everything again.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse_etcd_address(url))
+        self.after: list[bytes] = []
+        self.read_again: Callable[[], None] = lambda: None
+
+    async def txn(self, request: bytes, seconds: float = 10.0) -> wire.EtcdTxn:
+        done = await super().txn(request, seconds)
+        changes, self.after = self.after, []
+        for change in changes:
+            last = await super().txn(change)
+            await self.compact(last.revision)
+            self.read_again()
+        return done
+
+
+async def test_a_write_is_answered_if_it_is_overwritten_and_compacted_at_once(
+    etcd: EtcdProcess,
+) -> None:
+    url = etcd.fresh_url()
+    client = OvertakenClient(url)
+    prefix = parse_etcd_address(url).prefix
+    store = EtcdStore(client, prefix)
+    await store.start()
+    client.read_again = store._start_over
+
+    def overwrite(key: str) -> list[bytes]:
+        put = wire.op_put(wire.put_request(f"{prefix}/{key}".encode(), b"other"))
+        return [wire.txn_request((), (put,))]
+
+    client.after = overwrite("maps/a")
+    made = await put(store, "maps/a", b"1", expected=0)
+    assert (made.value, made.create_revision) == (b"1", made.mod_revision)
+    current = store.get("maps/a")
+    assert current is not None and current.value == b"other"
+    client.after = overwrite("maps/a")
+    changed = await put(store, "maps/a", b"2", expected=current.mod_revision)
+    assert (changed.value, changed.create_revision) == (b"2", made.mod_revision)
+    client.after = overwrite("maps/a")
+    deleted, revision = await store.delete("maps/a")
+    assert deleted.value == b"other" and deleted.mod_revision == changed.mod_revision + 1
+    assert revision > deleted.mod_revision
+    await store.close()
+
+
 class DelayingClient(LossyClient):
     """The first transaction is on its way until `deliver`; its sender hears of a lost connection."""
 

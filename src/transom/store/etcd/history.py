@@ -40,11 +40,36 @@ def find_create(
 
 def find_deleted(state: MvccState, key: str, revision: int) -> StoreRecord:
     """The record that was deleted at this revision."""
-    events, _ = state.events(key[: key.find("/") + 1], revision - 1, 64)
+    try:
+        events, _ = state.events(key[: key.find("/") + 1], revision - 1, 64)
+    except RevisionCompacted:
+        events = ()
     for event in events:
         if event.revision == revision and event.key == key and event.previous is not None:
             return event.previous
-    raise StoreUnavailable(f"etcd: the deletion of revision {revision} was lost")
+    raise StoreUnavailable(f"etcd: the object deleted at revision {revision} is not known")
+
+
+def find_written(state: MvccState, key: str, revision: int) -> StoreRecord | None:
+    """The record of a write; None if another write followed before the copy was read again."""
+    record = state.get(key)
+    if record is not None and record.mod_revision == revision:
+        return record
+    record = state.find_revision(revision, key)
+    return None if record is None or record.key != key else record
+
+
+def make_written(
+    key: str, value: bytes, expected: int | None, previous: StoreRecord | None, revision: int
+) -> StoreRecord:
+    """The record of a write that is in no history: the copy was read again, and the key had been
+    changed or deleted meanwhile. `previous`: the record before the write, as far as it was known.
+    """
+    if expected == 0:
+        return StoreRecord(key, value, revision, revision)
+    if previous is None or previous.mod_revision != expected:
+        raise StoreUnavailable(f"etcd: the object written at revision {revision} is not known")
+    return StoreRecord(key, value, previous.create_revision, revision)
 
 
 class CopyHistory:

@@ -38,7 +38,13 @@ from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, has_reliable_progress
 from transom.store.etcd.compaction import EtcdCompactor
 from transom.store.etcd.health import EtcdHealthProbe
-from transom.store.etcd.history import CopyHistory, find_create, find_deleted
+from transom.store.etcd.history import (
+    CopyHistory,
+    find_create,
+    find_deleted,
+    find_written,
+    make_written,
+)
 from transom.store.etcd.layout import (
     FENCES,
     LOCKS,
@@ -314,6 +320,7 @@ class EtcdStore:
             for others_compare, others_put in others:
                 compare.append(others_compare)
                 success.append(others_put)
+            previous = self._state.get(key)
             try:
                 revision = await self._commit(key, path, compare, success, expected, stored)
             except RpcError as problem:
@@ -321,7 +328,10 @@ class EtcdStore:
                     raise
                 self._leases.forget(ttl)
                 return await write(again=True)
-            record = self._find(key, revision)
+            record = find_written(self._state, key, revision)
+            if record is None:
+                value = self._layout.from_etcd(key, self._sealing.from_disk(key, stored), revision)
+                record = make_written(key, value, expected, previous, revision)
             if stamp is not None:
                 stamp(revision)
             if record.cache is None:
@@ -352,7 +362,9 @@ class EtcdStore:
             compare = [wire.compare_mod_revision(path, wanted or 0)]
             success = [wire.op_delete(wire.delete_request(path))]
             revision = await self._commit(key, path, compare, success)
-            return find_deleted(self._state, key, revision), revision
+            if found is None or found.mod_revision != wanted:  # the copy was behind
+                found = find_deleted(self._state, key, revision)
+            return found, revision
 
         self._accept(key, future, write())
         return future
@@ -434,16 +446,6 @@ class EtcdStore:
             raise PreconditionFailed(self._state.get(key))
         self._last_commit = time.time()
         return done.revision
-
-    def _find(self, key: str, revision: int) -> StoreRecord:
-        record = self._state.get(key)
-        if record is not None and record.mod_revision == revision:
-            return record
-        # The copy is already ahead: another write followed.
-        record = self._state.find_revision(revision, key)
-        if record is None or record.key != key:
-            raise StoreUnavailable(f"etcd: the write of revision {revision} was lost")
-        return record
 
     # Following etcd
 
