@@ -60,6 +60,11 @@ _SCALARS = {
 _TAG = re.compile(r"`([^`]*)`")
 _JSON = re.compile(r'json:"([^"]*)"')
 _PROTO = re.compile(r'protobuf:"\w+,(\d+)')
+# Markers that name no gate: the gate that Kubernetes' code checks.
+_GATE_NAMES = {
+    "LoadBalancerClass": "ServiceLoadBalancerClass",
+    "PodCertificateProjection": "PodCertificateRequest",
+}
 # Gates of fields that decide about more than the field; the strategy of the kind handles them.
 _BY_STRATEGY = frozenset(("CrossNamespaceVolumeDataSource",))
 _STRATEGY = re.compile(r'patchStrategy:"([^"]*)"')
@@ -277,6 +282,7 @@ def _merge_notes(tag: str, markers: list[str], text: str, atomic: bool) -> list[
     elif own == "atomic" or (atomic and not text.startswith("[]")):
         notes.append("map=atomic")
     gates = [m.partition("=")[2] for m in markers if m.startswith("featureGate=")]
+    gates = [_GATE_NAMES.get(gate, gate) for gate in gates]
     if gates and not _BY_STRATEGY.issuperset(gates):
         notes.append(f"gate={','.join(gates)}")
     return notes

@@ -17,6 +17,7 @@ from transom.machinery.releases import BUILDS, DEFAULT, NEWEST, Release, in_rang
 from transom.machinery.releases.columns import release_columns
 from transom.machinery.releases.features import feature_gates, is_enabled
 from transom.machinery.releases.kinds import group_version_priorities, release_kinds
+from transom.machinery.releases.release import table_lines
 from transom.machinery.releases.served import deprecation_text, served_resources
 from transom.machinery.releases.texts import in_release, typed_custom_errors
 from transom.machinery.schema import BASE, schema_table
@@ -298,3 +299,12 @@ def test_defaults_of_pods_follow_the_release() -> None:
             # Since 1.28 templates do not get ports on the host's network.
             of_host = gvk.kind == "Pod" or minor < 28
             assert container["ports"][0].get("hostPort") == (80 if of_host else None)
+
+
+def test_every_gate_of_a_field_exists() -> None:
+    """A field with an unknown gate would never be stored."""
+    gates = {line.split()[0] for line in table_lines("gates.txt")}
+    for table in ("types.txt", "resources.txt"):
+        notes = (note for line in table_lines(table) for note in line.split())
+        used = {g for n in notes if n.startswith("gate=") for g in n[len("gate=") :].split(",")}
+        assert used <= gates, table

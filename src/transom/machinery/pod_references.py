@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from transom.machinery.objects import Object
 from transom.machinery.podutil import visit_containers
@@ -17,6 +18,22 @@ _VOLUME_SECRETS = (
     "iscsi",
     "storageos",
 )
+_VOLUME_REFERENCES: Final = {
+    "configMap": "configmaps (via configmap volumes)",
+    "secret": "secrets (via secret volumes)",
+    "csi": "csidrivers (via CSI volumes)",
+    "glusterfs": "endpoints (via glusterFS volumes)",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
+    "azureFile": "secrets (via azureFile volumes)",
+}
+_SOURCE_REFERENCES: Final = {
+    "configMap": "configmaps (via projected volumes)",
+    "secret": "secrets (via projected volumes)",
+    "serviceAccountToken": "serviceaccounts (via projected volumes)",
+    "clusterTrustBundle": "clustertrustbundles",
+    "podCertificate": "podcertificates",
+}
 
 
 def _from_containers(spec: Object, whole: str, key: str) -> Iterator[str]:
@@ -64,6 +81,33 @@ def _config_map_names(spec: Object) -> Iterator[str]:
             yield (source.get("configMap") or {}).get("name", "")
 
 
+def projected_sources(spec: Object) -> Iterator[Object]:
+    """The sources of all projected volumes of a pod."""
+    for volume in spec.get("volumes") or ():
+        yield from (volume.get("projected") or {}).get("sources") or ()
+
+
+def api_object_reference(spec: Object) -> str:
+    """The first kind of API objects that a pod refers to, with Kubernetes' words, or ""."""
+    if spec.get("serviceAccountName"):
+        return "serviceaccounts"
+    if any(secret_names(spec)):
+        return "secrets"
+    if any(config_map_names(spec)):
+        return "configmaps"
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    for volume in spec.get("volumes") or ():
+        for field, text in _VOLUME_REFERENCES.items():
+            if field in volume:
+                return text
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            for field, text in _SOURCE_REFERENCES.items():
+                if field in source:
+                    return text
+    return ""
+
+
 def volume_secrets(spec: Object, claim_namespace: str) -> Iterator[tuple[str, str]]:
     """Namespace and name of the Secrets of a persistent volume that a kubelet needs."""
     for kind in _VOLUME_SECRETS:
@@ -82,7 +126,7 @@ def volume_secrets(spec: Object, claim_namespace: str) -> Iterator[tuple[str, st
         if reference.get("name"):
             yield reference.get("namespace") or fallback, reference["name"]
     csi = spec.get("csi") or {}
-    for field in ("nodePublishSecretRef", "nodeStageSecretRef"):
+    for field in ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"):
         reference = csi.get(field) or {}
         if reference.get("name"):
             yield reference.get("namespace", ""), reference["name"]

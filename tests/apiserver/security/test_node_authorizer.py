@@ -11,6 +11,7 @@ from tests.apiserver.security.support import DEFAULT, as_node, as_user, message,
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo, parse_request_info
+from transom.http.messages import parse_query
 
 NODE = UserInfo("system:node:n1", ("system:nodes", "system:authenticated"))
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -212,13 +213,14 @@ async def test_a_pod_opens_what_it_uses_to_its_node_alone(
 
 
 async def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
-    async with run() as api:
+    async with run(release="1.36") as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         csi = {
             "driver": "d.example.com",
             "volumeHandle": "h",
             "nodePublishSecretRef": {"name": "publish", "namespace": "kube-system"},
             "nodeStageSecretRef": {"name": "stage", "namespace": "kube-system"},
+            "nodeExpandSecretRef": {"name": "expand", "namespace": "kube-system"},
             "controllerPublishSecretRef": {"name": "control", "namespace": "kube-system"},
         }
         pv = {
@@ -249,6 +251,7 @@ async def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
         await api.ok("POST", "/api/v1/persistentvolumes", pv)
         assert may("persistentvolumes", "", "pv")
         assert may("secrets", "kube-system", "publish") and may("secrets", "kube-system", "stage")
+        assert may("secrets", "kube-system", "expand")
         assert not may("secrets", "kube-system", "control")
         await api.ok("DELETE", f"{DEFAULT}/pods/p")
         assert not may("persistentvolumes", "", "pv") and not may(
@@ -297,3 +300,73 @@ async def test_reasons_stand_in_the_refusal() -> None:
         assert (await message(api, 403, "GET", "/api/v1/nodes", **unnamed)).endswith(
             ': unknown node for user "system:node:"'
         )
+
+
+async def test_claims_belong_to_the_pods_whose_status_names_them() -> None:
+    """A pod that only owns a claim, or has the name of its owner, opens nothing."""
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    async with run(release="1.36") as api:
+        decide = api.server.security.decide
+
+        def may(name: str) -> bool:
+            return decide(NODE, parse_request_info("GET", f"{claims}/{name}")).allowed is True
+
+        await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
+        entries = [
+            {"name": "made", "resourceClaimTemplateName": "t"},
+            {"name": "named", "resourceClaimName": "shared"},
+        ]
+        body = pod("p", resourceClaims=entries)
+        made = await api.ok("POST", f"{DEFAULT}/pods", body)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made["metadata"]["uid"]}
+        request = {"name": "r", "exactly": {"deviceClassName": "c.example"}}
+        for name, owners in (("p-made-x", [owner]), ("other", [{**owner, "uid": "u"}])):
+            meta = {"name": name, "ownerReferences": owners}
+            spec = {"devices": {"requests": [request]}}
+            await api.ok("POST", claims, {"metadata": meta, "spec": spec})
+        assert may("shared") and not may("p-made-x") and not may("other")
+        for field, value in (
+            ("resourceClaimStatuses", [{"name": "made", "resourceClaimName": "p-made-x"}]),
+            (
+                "extendedResourceClaimStatus",
+                {"resourceClaimName": "extended", "requestMappings": []},
+            ),
+        ):
+            status = {"status": {field: value}}
+            media = "application/merge-patch+json"
+            await api.ok("PATCH", f"{DEFAULT}/pods/p/status", status, media=media)
+        assert may("shared") and may("p-made-x") and may("extended") and not may("other")
+        await api.ok("DELETE", f"{DEFAULT}/pods/p")
+        assert not any(map(may, ("shared", "p-made-x", "extended")))
+
+
+async def test_requests_for_certificates_of_pods_are_for_their_node() -> None:
+    target = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests"
+    matrix: list[tuple[str, str, str]] = [
+        ("POST", target, ""),
+        ("GET", f"{target}/x", UNRELATED),
+        ("GET", f"{target}?fieldSelector=spec.nodeName%3Dn1", ""),
+        (
+            "GET",
+            target,
+            "can only list/watch podcertificaterequests with nodeName field selector",
+        ),
+        (
+            "GET",
+            f"{target}?fieldSelector=spec.nodeName%3Dn2",
+            "can only list/watch podcertificaterequests with nodeName field selector",
+        ),
+        ("PATCH", f"{target}/x", "nodes may not patch podcertificaterequests"),
+        (
+            "PATCH",
+            f"{target}/x/status",
+            "nodes may not access the status subresource of PodCertificateRequests",
+        ),
+    ]
+    async with run(release="1.37") as api:
+        decide = api.server.security.decide
+        for method, path, why in matrix:
+            path, _, query = path.partition("?")
+            asked = parse_request_info(method, path, parse_query(query.encode()))
+            decision = decide(NODE, asked)
+            assert (decision.allowed is True, decision.reason) == (why == "", why), (method, path)

@@ -348,6 +348,10 @@ async def test_resource_claims_and_slices_of_others_are_out_of_reach() -> None:
         target = f"{DEFAULT}/pods/m/status"
         text = await message(api, 403, "PATCH", target, statuses, media=MERGE, **ONE)
         assert text.endswith('node "n1" cannot update resource claim statues')
+        extended = {"resourceClaimName": "theirs", "requestMappings": []}
+        statuses = {"status": {"extendedResourceClaimStatus": extended}}
+        text = await message(api, 403, "PATCH", target, statuses, media=MERGE, **ONE)
+        assert text.endswith('node "n1" cannot update extended resource claim status')
 
         slices = "/apis/resource.k8s.io/v1/resourceslices"
 
@@ -383,3 +387,81 @@ async def test_trust_anchors_need_the_permission_to_attest() -> None:
         free = {"metadata": {"name": "b"}, "spec": {"trustBundle": anchors}}
         await api.ok("POST", target, free, **user)
         await api.ok("POST", target, bundle)
+
+
+SOURCES: list[tuple[dict[str, Any], str]] = [
+    ({"emptyDir": {}}, ""),
+    ({"csi": {"driver": "d.example"}}, "csidrivers (via CSI volumes)"),
+    ({"glusterfs": {"endpoints": "e", "path": "p"}}, "endpoints (via glusterFS volumes)"),
+    (
+        {
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    }
+                }
+            }
+        },
+        "persistentvolumeclaims (via ephemeral volumes)",
+    ),
+    (
+        {"projected": {"sources": [{"clusterTrustBundle": {"name": "b", "path": "p"}}]}},
+        "clustertrustbundles",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "kind"), SOURCES)
+async def test_mirror_pods_refer_to_no_api_object(source: dict[str, Any], kind: str) -> None:
+    async with run(release="1.37") as api:
+        body = mirror(await make_node(api), volumes=[{"name": "v", **source}])
+        if not kind:
+            await api.ok("POST", f"{DEFAULT}/pods", body, **ONE)
+            return
+        assert await message(api, 403, "POST", f"{DEFAULT}/pods", body, **ONE) == (
+            f'pods "m" is forbidden: node "n1" can not create pods that reference {kind}'
+        )
+
+
+async def test_certificates_of_pods_are_for_signers_that_the_pod_names() -> None:
+    target = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests"
+    async with run(release="1.37") as api:
+        uid = await make_node(api)
+        account = await api.ok(
+            "POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}}
+        )
+        certificate = {"signerName": "example.com/s", "keyType": "ED25519"}
+        source = {"podCertificate": {**certificate, "credentialBundlePath": "b.pem"}}
+        volume = {"name": "v", "projected": {"sources": [source]}}
+        spec = {
+            "containers": [{"name": "c", "image": "i"}],
+            "nodeName": "n1",
+            "automountServiceAccountToken": False,
+            "volumes": [volume],
+        }
+        pod = await api.ok("POST", f"{DEFAULT}/pods", {"metadata": {"name": "p"}, "spec": spec})
+
+        def asking(signer: str) -> dict[str, Any]:
+            return {
+                "metadata": {"generateName": "r-"},
+                "spec": {
+                    "signerName": signer,
+                    "podName": "p",
+                    "podUID": pod["metadata"]["uid"],
+                    "serviceAccountName": "default",
+                    "serviceAccountUID": account["metadata"]["uid"],
+                    "nodeName": "n1",
+                    "nodeUID": uid,
+                    "stubPKCS10Request": "",
+                },
+            }
+
+        assert (await message(api, 403, "POST", target, asking("example.com/t"), **ONE)).endswith(
+            'pod "default/p" does not mount a podCertificate projected volume for signer '
+            '"example.com/t"'
+        )
+        # The signer is accepted; validation has the next word.
+        code, answer = await api.call("POST", target, asking("example.com/s"), **ONE)
+        assert code == 422, answer["message"]

@@ -4,7 +4,8 @@ and certificate requests for itself and its own pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.authorization.node import LEASE_NAMESPACE, node_name
@@ -20,8 +21,13 @@ from transom.machinery.certificates import (
 )
 from transom.machinery.errors import GroupResource
 from transom.machinery.objects import Object
-from transom.machinery.pod_references import config_map_names, secret_names
-from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.pod_references import (
+    api_object_reference,
+    config_map_names,
+    projected_sources,
+    secret_names,
+)
+from transom.machinery.releases.behaviour import Behaviour, has_behaviour
 from transom.machinery.releases.features import FeatureSet
 
 Find = Callable[[str, str, str], Object | None]  # (plural, namespace, name) of the core group
@@ -41,6 +47,20 @@ _KUBELET_LABELS = {
 }
 _KUBELET_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _KUBERNETES_NAMESPACES = ("kubernetes.io", "k8s.io")
+# Field of a pod's status, its name in errors, and the behaviour that protects it from nodes.
+_CLAIM_STATUSES: Final[tuple[tuple[str, str, Behaviour], ...]] = (
+    ("resourceClaimStatuses", "resource claim statues", "NodeResourceClaims"),
+    (
+        "extendedResourceClaimStatus",
+        "extended resource claim status",
+        "NodeReferencesOfEveryKind",
+    ),
+    (
+        "nodeAllocatableResourceClaimStatuses",
+        "node allocatable resource claim statuses",
+        "NodePodCertificates",
+    ),
+)
 _NODE_SIGNERS = (KUBELET_CLIENT_SIGNER, KUBELET_SERVING_SIGNER)
 
 
@@ -123,19 +143,10 @@ class NodeRestriction(MutatingPlugin):
             )
         self._owner(node, a, meta.get("ownerReferences") or [])
         uses = f"node {quoted} can not create pods that reference"
-        if spec.get("serviceAccountName"):
-            raise a.forbidden(f"{uses} a service account")
-        if any(secret_names(spec)):
-            raise a.forbidden(f"{uses} secrets")
-        if any(config_map_names(spec)):
-            raise a.forbidden(f"{uses} configmaps")
-        if any("clusterTrustBundle" in source for source in projected_sources(spec)):
-            raise a.forbidden(f"{uses} clustertrustbundles")
-        # A node could otherwise read claims that no pod of it uses (CVE-2025-4563).
-        if spec.get("resourceClaims"):
-            raise a.forbidden(f"{uses} resourceclaims")
-        if any("persistentVolumeClaim" in volume for volume in spec.get("volumes") or ()):
-            raise a.forbidden(f"{uses} persistentvolumeclaims")
+        everything = has_behaviour(self._features.release, "NodeReferencesOfEveryKind")
+        found = api_object_reference(spec) if everything else _reference(spec)
+        if found:
+            raise a.forbidden(f"{uses} {found}")
 
     def _owner(self, node: str, a: Attributes, owners: list[Object]) -> None:
         only = f"node {go_quote(node)} can only create pods with"
@@ -166,8 +177,12 @@ class NodeRestriction(MutatingPlugin):
             )
         if _labels(a.old) != _labels(a.obj):
             raise a.forbidden(f"node {go_quote(node)} cannot update labels through pod status")
-        if _claim_names(a.old) != _claim_names(a.obj):
-            raise a.forbidden(f"node {go_quote(node)} cannot update resource claim statues")
+        # The scheduler and a controller write these; they let the node read the claims.
+        for field, name, since in _CLAIM_STATUSES:
+            if not has_behaviour(self._features.release, since):
+                continue
+            if _status(a.old).get(field) != _status(a.obj).get(field):
+                raise a.forbidden(f"node {go_quote(node)} cannot update {name}")
 
     def _eviction(self, node: str, a: Attributes) -> None:
         if a.operation != "CREATE":
@@ -343,19 +358,26 @@ class NodeRestriction(MutatingPlugin):
                 )
 
 
-def projected_sources(spec: Object) -> Iterator[Object]:
-    """The sources of all projected volumes of a pod."""
-    for volume in spec.get("volumes") or ():
-        yield from (volume.get("projected") or {}).get("sources") or ()
+def _reference(spec: Object) -> str:
+    """The API objects that mirror pods could not refer to before 1.34, or ""."""
+    if spec.get("serviceAccountName"):
+        return "a service account"
+    if any(secret_names(spec)):
+        return "secrets"
+    if any(config_map_names(spec)):
+        return "configmaps"
+    if any("clusterTrustBundle" in source for source in projected_sources(spec)):
+        return "clustertrustbundles"
+    # A node could otherwise read claims that no pod of it uses (CVE-2025-4563).
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    if any("persistentVolumeClaim" in volume for volume in spec.get("volumes") or ()):
+        return "persistentvolumeclaims"
+    return ""
 
 
-def _claim_names(pod: Object | None) -> list[tuple[str, str | None]]:
-    """The claims of a pod that were created from templates."""
-    status = (pod or {}).get("status") or {}
-    return [
-        (one.get("name", ""), one.get("resourceClaimName"))
-        for one in status.get("resourceClaimStatuses") or ()
-    ]
+def _status(pod: Object | None) -> Object:
+    return (pod or {}).get("status") or {}
 
 
 def _own_name(a: Attributes) -> str:

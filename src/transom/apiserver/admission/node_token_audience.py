@@ -1,12 +1,12 @@
-"""The part of NodeRestriction that asks the authorizer: the audiences of the tokens that a kubelet
-requests.
+"""The part of NodeRestriction that asks the authorizer: the audiences of the tokens, and the
+signers of the certificates, that a kubelet requests for its pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from transom.apiserver.admission.node_restriction import Find, projected_sources
+from transom.apiserver.admission.node_restriction import Find
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.authorization.chain import Decision
 from transom.apiserver.authorization.node import node_name
@@ -16,10 +16,12 @@ from transom.apiserver.core.requestinfo import RequestInfo
 from transom.apiserver.core.resources import Resource
 from transom.kit.goquote import go_quote
 from transom.machinery.objects import Object
+from transom.machinery.pod_references import projected_sources
 
 FindDriver = Callable[[str], Object | None]
 Decide = Callable[[UserInfo, RequestInfo], Decision]
-_VERB = "request-serviceaccounts-token-audience"
+_AUDIENCE_VERB = "request-serviceaccounts-token-audience"
+_SIGNER_VERB = "request-serviceaccounts-podcertificate-signer"
 
 
 class NodeTokenAudience(MutatingPlugin):
@@ -51,7 +53,7 @@ class NodeTokenAudience(MutatingPlugin):
         if pod is not None and audience in self._audiences(pod):
             return
         asked = RequestInfo(
-            True, "", _VERB, "", "v1", attributes.namespace, audience, attributes.name
+            True, "", _AUDIENCE_VERB, "", "v1", attributes.namespace, audience, attributes.name
         )
         if not self._decide(user, asked).allowed:
             raise attributes.forbidden(
@@ -82,3 +84,45 @@ class NodeTokenAudience(MutatingPlugin):
         name = (found.get("spec") or {}).get("volumeName") or ""
         bound = (self._find("persistentvolumes", "", name) or {}) if name else {}
         return str(((bound.get("spec") or {}).get("csi") or {}).get("driver") or "")
+
+
+class NodePodCertificateSigner(MutatingPlugin):
+    """Runs after NodeRestriction, which has checked that the pod is on the node."""
+
+    name = "NodeRestriction"
+    thread_safe = False
+
+    def __init__(self, find: Find, decide: Decide) -> None:
+        self._find = find
+        self._decide = decide
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        key = "certificates.k8s.io/PodCertificateRequest"
+        return operation == "CREATE" and not subresource and resource.kind.key == key
+
+    def admit(self, attributes: Attributes) -> None:
+        """The signer must be one that the pod names, or that the node may use."""
+        user, spec = attributes.ctx.user, attributes.obj.get("spec") or {}
+        if node_name(user) is None:
+            return
+        namespace, signer = attributes.namespace, spec.get("signerName") or ""
+        pod = self._find("pods", namespace, spec["podName"])
+        sources = [] if pod is None else projected_sources(pod["spec"])
+        if any((one.get("podCertificate") or {}).get("signerName") == signer for one in sources):
+            return
+        # As in the names of ClusterTrustBundles: rules of roles cannot contain slashes.
+        asked = RequestInfo(
+            True,
+            "",
+            _SIGNER_VERB,
+            "certificates.k8s.io",
+            attributes.resource.version,
+            namespace,
+            signer.replace("/", ":"),
+            spec.get("serviceAccountName") or "",
+        )
+        if not self._decide(user, asked).allowed:
+            raise attributes.forbidden(
+                f"pod {go_quote(namespace + '/' + spec['podName'])} does not mount a podCertificate "
+                f"projected volume for signer {go_quote(signer)}"
+            )

@@ -24,7 +24,10 @@ from transom.apiserver.admission.limit_ranger import LimitRanger
 from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebhook
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
-from transom.apiserver.admission.node_token_audience import NodeTokenAudience
+from transom.apiserver.admission.node_token_audience import (
+    NodePodCertificateSigner,
+    NodeTokenAudience,
+)
 from transom.apiserver.admission.plugin import AdmissionPlugin
 from transom.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from transom.apiserver.admission.policies import AdmissionPolicies
@@ -91,6 +94,11 @@ def admission_plugins(
         *(
             [NodeTokenAudience(find, partial(objects.find, csi_drivers, ""), security.decide)]
             if features.enabled("ServiceAccountNodeAudienceRestriction")
+            else []
+        ),
+        *(
+            [NodePodCertificateSigner(find, security.decide)]
+            if has_behaviour(resources.release, "NodePodCertificates")
             else []
         ),
         TaintNodesByCondition(),

@@ -36,6 +36,8 @@ _POD_WRITES = frozenset(
         ("eviction", "create"),
     )
 )
+# Either feature lets kubelets read the service accounts of their pods.
+_ACCOUNT_READERS = ("KubeletServiceAccountTokenForCredentialProviders", "PodCertificateRequest")
 _OWN_VERBS = ("get", "create", "update", "patch", "delete")
 
 
@@ -71,6 +73,9 @@ class NodeAuthorizer:
             self._special["resource.k8s.io", "resourceclaims"] = self._get
             self._special["resource.k8s.io", "resourceslices"] = self._slice
         if features.enabled("AuthorizeNodeWithSelectors"):
+            if features.enabled("PodCertificateRequest"):
+                key = ("certificates.k8s.io", "podcertificaterequests")
+                self._special[key] = self._pod_certificate
             self._special["", "nodes"] = self._node
             self._special["", "pods"] = self._pod
 
@@ -141,7 +146,7 @@ class NodeAuthorizer:
             and not info.subresource
             and has_behaviour(self._features.release, "NodeServiceAccounts")
         ):
-            if not self._features.enabled("KubeletServiceAccountTokenForCredentialProviders"):
+            if not any(map(self._features.enabled, _ACCOUNT_READERS)):
                 return "not allowed to get service accounts"
             return self._read(node, info)
         if info.verb != "create" or not info.name:
@@ -184,6 +189,19 @@ class NodeAuthorizer:
         if not self._features.enabled("AuthorizeNodeWithSelectors") or _selects_node(info, node):
             return ""
         return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+
+    def _pod_certificate(self, node: str, info: RequestInfo) -> str:
+        if info.subresource:
+            return "nodes may not access the status subresource of PodCertificateRequests"
+        if info.verb == "create":  # NodeRestriction checks the object
+            return ""
+        if info.verb == "get":
+            return self._related(node, info)
+        if info.verb not in ("list", "watch"):
+            return f"nodes may not {info.verb} podcertificaterequests"
+        if _selects_node(info, node):
+            return ""
+        return "can only list/watch podcertificaterequests with nodeName field selector"
 
     def _node(self, node: str, info: RequestInfo) -> str:
         if info.subresource == "status" and info.verb in ("update", "patch"):

@@ -1,9 +1,10 @@
 """Which node may read which object because one of its pods uses it: the graph behind the Node
 authorizer.
 
-Pods refer to Secrets, ConfigMaps, claims and their service account directly; a claim refers to its
-volume, and a volume to its Secrets. Only pods and volumes are indexed; relations that need one
-lookup (a volume attachment's node, a node's configuration source) are read on demand.
+Pods refer to Secrets, ConfigMaps, claims and their service account directly, and their status names
+the claims made for them; a claim refers to its volume, and a volume to its Secrets. Only pods and
+volumes are indexed; relations that need one lookup (a volume attachment's node, a node's
+configuration source) are read on demand.
 """
 
 from __future__ import annotations
@@ -54,15 +55,11 @@ class NodeGraph:
             return found is not None and (found.get("spec") or {}).get("nodeName") == node
         if resource == "pods":
             return self._pods.get(f"pods/{namespace}/{name}", ("", ()))[0] == node
-        if resource == "resourceclaims":  # of a template: its owner is the pod
-            found = self._read(f"resourceclaims.resource.k8s.io/{namespace}/{name}") or {}
-            return any(
-                self._pods.get(f"pods/{namespace}/{owner.get('name', '')}", ("", ()))[0] == node
-                for owner in (found.get("metadata") or {}).get("ownerReferences") or ()
-                if owner.get("kind") == "Pod"
-            )
         if resource == "resourceslices":
             found = self._read(f"resourceslices.resource.k8s.io/{name}")
+            return found is not None and (found.get("spec") or {}).get("nodeName") == node
+        if resource == "podcertificaterequests":
+            found = self._read(f"podcertificaterequests.certificates.k8s.io/{namespace}/{name}")
             return found is not None and (found.get("spec") or {}).get("nodeName") == node
         if resource == "configmaps":
             source = ((self._read(f"nodes/{node}") or {}).get("spec") or {}).get(
@@ -102,24 +99,23 @@ class NodeGraph:
 
     def _pod(self, key: str, record: StoreRecord | None) -> None:
         if record is None:
-            node, used = self._pods.pop(key, ("", ()))
-            for vertex in used:
-                nodes = self._nodes[vertex]
-                nodes[node] -= 1
-                if not nodes[node]:
-                    del nodes[node]
-                    if not nodes:
-                        del self._nodes[vertex]
+            self._remove(key)
             return
-        # The node and references of a bound pod are immutable, so most updates need not be
-        # examined.
-        if key in self._pods or b'"nodeName"' not in record.value:
+        # The node and references of a bound pod are immutable, except for the claims in its status,
+        # so most updates need not be examined.
+        if b'"nodeName"' not in record.value or (
+            key in self._pods and b"laimStatus" not in record.value
+        ):
             return
         pod = _decoded(record)
         node = (pod.get("spec") or {}).get("nodeName", "")
         if not node:
             return
         used = tuple(dict.fromkeys(references(pod)))
+        if key in self._pods:
+            if self._pods[key] == (node, used):
+                return
+            self._remove(key)
         if len(self._alike) > _ALIKE:
             self._alike.clear()
         used = self._alike.setdefault(used, used)
@@ -129,6 +125,16 @@ class NodeGraph:
                 self._nodes[vertex] = {node: 1}
             else:
                 known[node] = known.get(node, 0) + 1
+
+    def _remove(self, key: str) -> None:
+        node, used = self._pods.pop(key, ("", ()))
+        for vertex in used:
+            nodes = self._nodes[vertex]
+            nodes[node] -= 1
+            if not nodes[node]:
+                del nodes[node]
+                if not nodes:
+                    del self._nodes[vertex]
 
     def _volume(self, key: str, record: StoreRecord | None) -> None:
         name = key.partition("/")[2]
@@ -173,9 +179,8 @@ def references(pod: Object) -> Iterator[Vertex]:
         yield "secrets", namespace, name
     for name in config_map_names(spec):
         yield "configmaps", namespace, name
-    for claim in spec.get("resourceClaims") or ():
-        if claim.get("resourceClaimName"):
-            yield "resourceclaims", namespace, claim["resourceClaimName"]
+    for claim in _claims(spec, pod.get("status") or {}):
+        yield "resourceclaims", namespace, claim
     for volume in spec.get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             yield (
@@ -185,3 +190,16 @@ def references(pod: Object) -> Iterator[Vertex]:
             )
         elif "ephemeral" in volume:
             yield "persistentvolumeclaims", namespace, f"{meta['name']}-{volume['name']}"
+
+
+def _claims(spec: Object, status: Object) -> Iterator[str]:
+    """The names of a pod's ResourceClaims, those made for it included."""
+    made = {one.get("name"): one for one in status.get("resourceClaimStatuses") or ()}
+    for claim in spec.get("resourceClaims") or ():
+        name = claim.get("resourceClaimName") or made.get(claim["name"], {}).get(
+            "resourceClaimName"
+        )
+        if name:
+            yield name
+    if name := (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"):
+        yield name

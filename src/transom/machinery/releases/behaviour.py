@@ -82,6 +82,8 @@ Behaviour = Literal[
     "NodeServiceAccounts",
     "NodeResourceClaims",
     "NodeResourceSlices",
+    "NodeReferencesOfEveryKind",
+    "NodePodCertificates",
     "ClusterTrustBundles",
     "NodeCertificateRequests",
     "EmbeddedNamesInErrors",
@@ -267,6 +269,10 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NodeResourceClaims": Release(1, 26),
     "ClusterTrustBundles": Release(1, 27),
     "NodeResourceSlices": Release(1, 31),
+    # NodeRestriction: mirror pods refer to no API object, not only to some kinds.
+    "NodeReferencesOfEveryKind": Release(1, 34),
+    # NodeRestriction: certificates of a pod are for the signers that it names.
+    "NodePodCertificates": Release(1, 37),
     "NodeCertificateRequests": Release(1, 31),
     "NodeServiceAccounts": Release(1, 33),
     "SelectorFieldErrors": Release(1, 22),
