@@ -14,7 +14,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,16 @@ def free_port() -> int:
         return port
 
 
-def poll_until_ok(url: str, process: subprocess.Popen[bytes]) -> None:
+def anonymous() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def poll_until_ok(
+    url: str, process: subprocess.Popen[bytes], context: ssl.SSLContext | None = None
+) -> None:
+    context = context or anonymous()
     deadline = time.monotonic() + START_SECONDS
     ended = os.pidfd_open(process.pid)
     try:
@@ -89,13 +96,17 @@ class ControlPlane:
     api: subprocess.Popen[bytes]
     api_arguments: list[str]
 
-    def request(self, method: str, path: str, body: Any = None, user: str = "admin") -> Any:
-        groups = ["system:masters"] if user == "admin" else []
+    def context(self, user: str, groups: Sequence[str] = ()) -> ssl.SSLContext:
         pair = issue_client(self.clients, user, groups)
         cert, key = self.folder / f"{user}.crt", self.folder / f"{user}.key"
         save_key_pair(pair, cert, key)
         context = ssl.create_default_context(cadata=self.serving_ca.certificate.decode())
         context.load_cert_chain(cert, key)
+        return context
+
+    def request(self, method: str, path: str, body: Any = None, user: str = "admin") -> Any:
+        groups = ["system:masters"] if user == "admin" else []
+        context = self.context(user, groups)
         request = urllib.request.Request(
             f"https://127.0.0.1:{self.port}{path}",
             None if body is None else json.dumps(body).encode(),
@@ -226,6 +237,15 @@ def test_definitions_survive_a_restart_of_the_api_server(plane: ControlPlane) ->
     plane.api = subprocess.Popen(plane.api_arguments)
     poll_until_ok(f"https://127.0.0.1:{plane.port}/healthz", plane.api)
     assert [one["metadata"]["name"] for one in plane.request("GET", lamps)["items"]] == ["a"]
+
+
+def test_anonymous_requests_can_be_refused(plane: ControlPlane) -> None:
+    stop(plane.api)
+    plane.api = subprocess.Popen([*plane.api_arguments, "--anonymous-auth=false"])
+    url = f"https://127.0.0.1:{plane.port}/livez"
+    poll_until_ok(url, plane.api, plane.context("ann"))
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(url, context=anonymous(), timeout=30)
 
 
 def test_errors_name_the_flag(plane: ControlPlane) -> None:

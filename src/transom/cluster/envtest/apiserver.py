@@ -21,6 +21,7 @@ else:
 RELEASE_FLAG = "transom-release"
 _PURPOSE = "The API server of Transom, for tests: no controllers, no scheduler, no nodes."
 _FLAGS = {
+    "anonymous-auth": "whether requests without credentials are anonymous (default true)",
     "api-audiences": "the audiences of service account tokens (default: the issuer)",
     "bind-address": "the address to listen on (default 0.0.0.0)",
     "cert-dir": "the folder of apiserver.crt and apiserver.key",
@@ -47,7 +48,6 @@ _FLAGS = {
 _WITHOUT_EFFECT = {
     "advertise-address",
     "allow-privileged",
-    "anonymous-auth",
     "authorization-mode",
     "enable-admission-plugins",
     "insecure-port",

@@ -1,7 +1,8 @@
 """The program `etcd` of envtest: `python -m transom.cluster.envtest.etcd FLAGS`.
 
 It stores nothing: the API server keeps its objects in the data directory of this program, and this
-program answers with the path of that directory. It imports nothing else of Transom, so that it starts at once.
+program answers with the path of that directory. A file marks the directory, so that no other server
+can name one. It imports nothing else of Transom, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from transom.cluster.envtest.flags import GoFlags, flags_help, parse_go_flags
 
 DATA_DIR_PATH = "/transom/data-dir"
+MARKER = "transom-etcd"
 _FLAGS = {
     "advertise-client-urls": "the addresses for clients (default: those of --listen-client-urls)",
     "data-dir": "the folder for the objects of the API server",
@@ -26,6 +28,7 @@ _FLAGS = {
 _SWITCHES = ("unsafe-no-fsync",)
 _LISTEN = "http://localhost:2379"
 _MAX_HEAD = 64 * 1024
+_SECONDS = 10.0  # for one request
 
 
 class EtcdStandIn:
@@ -35,16 +38,15 @@ class EtcdStandIn:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request for each connection."""
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            path = head.split(b" ", 2)[1].decode(errors="replace")
-            status, body = self._response(path)
-            writer.write(
-                f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-                + body
-            )
-            await writer.drain()
+            async with asyncio.timeout(_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                path = head.split(b" ", 2)[1].decode(errors="replace")
+                status, body = self._response(path)
+                begin = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n"
+                writer.write(begin.encode() + b"Connection: close\r\n\r\n" + body)
+                await writer.drain()
         except (OSError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            return  # not HTTP, or the client has gone
+            return  # not HTTP, or the client is slow or has gone
         finally:
             writer.close()
 
@@ -69,8 +71,8 @@ async def _serve(flags: GoFlags, data_dir: Path) -> None:
     server = await asyncio.start_server(
         stand_in.answer, listen.hostname, listen.port, limit=_MAX_HEAD
     )
-    async with server:
-        await stopping.wait()
+    await stopping.wait()
+    server.close()  # without waiting for idle clients
 
 
 def main() -> int:
@@ -84,8 +86,13 @@ def main() -> int:
         sys.stderr.write(f"etcd: {problem}\n")
         return 2
     data_dir = Path(flags.get("data-dir", "default.etcd")).absolute()
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    asyncio.run(_serve(flags, data_dir))
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (data_dir / MARKER).touch(mode=0o600)
+        asyncio.run(_serve(flags, data_dir))
+    except (OSError, ValueError, OverflowError) as problem:
+        sys.stderr.write(f"etcd: {problem}\n")
+        return 1
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from transom.cluster.envtest.apiserver import RELEASE_FLAG
+from transom.kit.files import write_atomic
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.node.settings import RELEASES, clusters_dir
 
@@ -47,7 +48,4 @@ def _program(module: str, *arguments: str) -> str:
 
 
 def _write(path: Path, content: str) -> None:
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(content)
-    new.chmod(0o755)
-    new.replace(path)
+    write_atomic(path, content.encode(), 0o755)
