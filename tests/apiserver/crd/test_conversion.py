@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import gc
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import pytest
 from tests.apiserver.crd.definitions import (
@@ -20,8 +21,10 @@ from tests.apiserver.crd.definitions import (
 )
 from tests.apiserver.harness import Api
 
+from transom.apiserver.crd.conversion import WebhookConverter
 from transom.apiserver.webhooks.client import CallFailed
 
+T = TypeVar("T")
 OLD = f"/apis/{GROUP}/v1beta1/namespaces/default/widgets"
 TEXT = {"type": "string"}
 V1 = version("v1", spec_schema(host=TEXT, port={"type": "integer"}))
@@ -43,8 +46,12 @@ class Hook:
         self.change: Any = lambda answer: answer
 
     async def __call__(
-        self, config: Mapping[str, Any], review: dict[str, Any], within: float
-    ) -> dict[str, Any]:
+        self,
+        config: Mapping[str, Any],
+        review: dict[str, Any],
+        within: float,
+        work: Callable[[dict[str, Any]], T],
+    ) -> T:
         self.calls += 1
         assert config["url"] == "https://hook.example.com/convert"
         request = review["request"]
@@ -59,7 +66,7 @@ class Hook:
             "kind": "ConversionReview",
             "response": response,
         }
-        return self.change(answer)  # type: ignore[no-any-return]
+        return work(self.change(answer))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -222,6 +229,10 @@ def _first(**changes: Any) -> Any:
         (_answer(result={}), "failed: response.result.status was '', not 'Success'"),
         (_answer(uid="other"), 'got "other"'),
         (_answer(convertedObjects=[]), "returned 0 objects, expected 1"),
+        (_answer(convertedObjects=7), "returned 0 objects, expected 1"),
+        (_answer(convertedObjects={"a": 1}), "returned 0 objects, expected 1"),
+        (_answer(result=["x"]), "failed: response.result.status was '', not 'Success'"),
+        (_answer(result="Success"), "failed: response.result.status was '', not 'Success'"),
         (
             lambda answer: {**answer, "apiVersion": "apiextensions.k8s.io/v1beta1"},
             "failed: expected webhook response of apiextensions.k8s.io/v1, "
@@ -254,6 +265,34 @@ async def test_a_bad_answer_of_the_webhook_is_reported(change: Any, text: str) -
         assert status == 500 and "reason" not in answer
         assert answer["message"].startswith("conversion webhook for example.com/v1, Kind=Widget ")
         assert text in answer["message"]
+
+
+async def test_a_large_list_is_converted_in_several_calls() -> None:
+    async with run() as api:
+        hook = await with_hook(api)
+        host = "h" * 300_000
+        for name in "abcdefgh":
+            await api.ok("POST", WIDGETS, widget(name, spec={"host": host, "port": 1}))
+        hook.calls = 0
+        found = await api.ok("GET", OLD)
+        assert [one["metadata"]["name"] for one in found["items"]] == list("abcdefgh")
+        assert {one["spec"]["hostPort"] for one in found["items"]} == {f"{host}:1"}
+        assert hook.calls == 3
+
+
+async def test_conversions_are_forgotten_after_the_request() -> None:
+    """A client could otherwise fill the memory with large objects."""
+    async with run() as api:
+        await with_hook(api)
+        apply = "application/apply-patch+yaml"
+        for version in ("v1", "v1beta1"):
+            spec = {"hostPort": "h:1"} if version == "v1beta1" else {"host": "h", "port": 1}
+            body = {**widget("a", spec=spec), "apiVersion": f"{GROUP}/{version}"}
+            path = f"{WIDGETS if version == 'v1' else OLD}/a?fieldManager={version}"
+            await api.ok("PATCH", path, body, media=apply)
+        gc.collect()
+        converters = [one for one in gc.get_objects() if isinstance(one, WebhookConverter)]
+        assert converters and not any(one._known for one in converters)
 
 
 async def test_an_unreachable_webhook_ends_watches_with_an_error() -> None:

@@ -30,7 +30,7 @@ def unresolved(_namespace: str, name: str, _port: int) -> ServiceAddress:
 
 async def failure(config: dict[str, Any], within: float = 5.0) -> str:
     with pytest.raises(CallFailed) as caught:
-        await WebhookClient(unresolved)(config, {"a": 1}, within)
+        await WebhookClient(unresolved)(config, {"a": 1}, within, dict)
     return str(caught.value)
 
 
@@ -170,8 +170,8 @@ async def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
 
     client = WebhookClient(lambda *_service: ServiceAddress("10.244.1.7", 8443), connect=way)
     config = endpoint.config() | {"url": None, "service": {"namespace": "ns", "name": "hook"}}
-    assert await client(config, {}, 3) == {"a": 1}
-    assert await client(endpoint.config(), {}, 3) == {"a": 1}
+    assert await client(config, {}, 3, dict) == {"a": 1}
+    assert await client(endpoint.config(), {}, 3, dict) == {"a": 1}
     assert asked == [("10.244.1.7", 8443), ("127.0.0.1", endpoint.port)]
     client.close()
     endpoint.stop()
@@ -184,14 +184,14 @@ async def test_names_of_services_are_checked_and_resolved() -> None:
         "url": None,
         "service": {"namespace": "ns", "name": "hook", "path": "/a/"},
     }
-    assert await client(config, {}, 3) == {"a": 1}
+    assert await client(config, {}, 3, dict) == {"a": 1}
     assert endpoint.heads[0].startswith("POST /a?timeout=3s HTTP/1.1\r\nHost: hook.ns.svc:443\r\n")
     config["service"]["name"] = "other"
     with pytest.raises(
         CallFailed,
         match=r"x509: certificate is valid for localhost, hook\.ns\.svc, not other\.ns\.svc",
     ):
-        await client(config, {}, 3)
+        await client(config, {}, 3, dict)
     assert (
         await failure(config)
         == 'Post "https://other.ns.svc:443/a?timeout=5s": service "other" not found'
@@ -217,10 +217,10 @@ async def test_connections_are_kept_and_replaced_when_they_die() -> None:
     endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
     client = WebhookClient(unresolved)
     for _ in range(3):
-        assert await client(endpoint.config(), {}, 3) == {"a": 1}
+        assert await client(endpoint.config(), {}, 3, dict) == {"a": 1}
     assert endpoint.connections == 1
     endpoint.hang_up()
-    assert await client(endpoint.config(), {}, 3) == {"a": 1}
+    assert await client(endpoint.config(), {}, 3, dict) == {"a": 1}
     assert endpoint.connections == 2
     client.close()
     endpoint.stop()
@@ -229,5 +229,44 @@ async def test_connections_are_kept_and_replaced_when_they_die() -> None:
 async def test_one_that_says_when_to_come_again_is_asked_again() -> None:
     answers = iter([http(503, b"", "text/plain", "Retry-After: 0"), http(200, b'{"a":1}')])
     endpoint = await Endpoint(lambda _review: next(answers)).start()
-    assert await WebhookClient(unresolved)(endpoint.config(), {}, 3) == {"a": 1}
+    assert await WebhookClient(unresolved)(endpoint.config(), {}, 3, dict) == {"a": 1}
+    endpoint.stop()
+
+
+async def test_a_long_number_of_seconds_waits_for_the_deadline() -> None:
+    """int() accepts at most 4,300 digits."""
+    wait = f"Retry-After: {'9' * 5000}"
+    endpoint = await Endpoint(lambda _review: http(503, b"", "text/plain", wait)).start()
+    assert (await failure(endpoint.config(), 0.05)).endswith("context deadline exceeded")
+    endpoint.stop()
+
+
+class Workers:
+    """Counts what runs in the worker."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def run(self, work: Any, *, group: Any = None, seconds: float | None = None) -> Any:
+        self.calls += 1
+        return work()
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.mark.parametrize("code", [200, 500])
+async def test_large_answers_are_read_in_the_worker(code: int) -> None:
+    body = orjson.dumps({"kind": "Status", "status": "Failure", "message": "m", "a": "x" * 100_000})
+    endpoint = await Endpoint(lambda _review: http(code, body)).start()
+    workers = Workers()
+    client = WebhookClient(unresolved, workers=workers)
+    if code == 200:
+        assert (await client(endpoint.config(), {}, 3, dict))["message"] == "m"
+    else:
+        with pytest.raises(CallFailed, match=r"^m$"):
+            await client(endpoint.config(), {}, 3, dict)
+        assert workers.calls == 1
+    assert workers.calls
+    client.close()
     endpoint.stop()

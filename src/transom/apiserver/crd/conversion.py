@@ -8,8 +8,9 @@ yet; `settle` runs such code again after calling the webhook.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
@@ -23,13 +24,25 @@ from transom.machinery.validation.customobject import go_type_of_value
 from transom.machinery.validation.meta import validate_annotations, validate_labels
 from transom.store.api import StoreRecord
 
-# (client configuration, review, seconds) -> the review with the response; raises CallFailed.
-CallWebhook = Callable[[Mapping[str, Any], Object, float], Awaitable[Object]]
 T = TypeVar("T")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _GROUP = "apiextensions.k8s.io"
-_REMEMBERED = 256
-_TIMEOUT_SECONDS = 30.0
+_TIMEOUT_SECONDS: Final = 30.0
+# Bytes of stored objects in one call. Kubernetes sends a whole list, which would hold the event loop.
+_LARGEST_CALL: Final = 1 << 20
+
+
+class CallWebhook(Protocol):
+    """Sends a review; returns what `work` makes of the answer. Raises CallFailed."""
+
+    async def __call__(
+        self,
+        config: Mapping[str, Any],
+        body: Object,
+        within: float,
+        work: Callable[[Object], T],
+        /,
+    ) -> T: ...
 
 
 class ConversionNeeded(Exception):
@@ -58,7 +71,8 @@ class WebhookConverter:
         self._reviews: Sequence[str] = webhook.get("conversionReviewVersions") or ()
         self._call = call
         self._rng = rng
-        self._known: dict[tuple[bytes, str], Object] = {}
+        # conversions that requests in progress need, with the number of those requests
+        self._known: dict[tuple[bytes, str], tuple[Object, int]] = {}
 
     # ---- for code that can wait
     # ----------------------------------------------------------------------------------
@@ -70,19 +84,18 @@ class WebhookConverter:
         todo = [(i, r) for i, r in enumerate(records) if not r.value.startswith(head)]
         if not todo:
             return out
-        objs = [{"kind": self._kind, **orjson.loads(r.value)} for _, r in todo]
-        for (i, record), obj in zip(todo, await self.convert(objs, version), strict=True):
-            body = {
-                "apiVersion": obj["apiVersion"],
-                **{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")},
-            }
-            out[i] = StoreRecord(
-                record.key,
-                orjson.dumps(body),
-                record.create_revision,
-                record.mod_revision,
-                record.expires,
-            )
+        wanted = f"{self._group}/{version}"
+        for part in _parts(todo):
+            objs = [{"kind": self._kind, **orjson.loads(r.value)} for _, r in part]
+            values = await self._ask(objs, wanted, _stored)
+            for (i, record), value in zip(part, values, strict=True):
+                out[i] = StoreRecord(
+                    record.key,
+                    value,
+                    record.create_revision,
+                    record.mod_revision,
+                    record.expires,
+                )
         return out
 
     async def convert_one(self, obj: Object, version: str) -> Object:
@@ -94,7 +107,7 @@ class WebhookConverter:
         todo = [obj for obj in objs if obj["apiVersion"] != wanted]
         if not todo:
             return list(objs)
-        answers = iter(await self._ask(todo, wanted))
+        answers = iter(await self._ask(todo, wanted, _unchanged))
         return [obj if obj["apiVersion"] == wanted else next(answers) for obj in objs]
 
     # ---- for code that cannot
@@ -105,24 +118,34 @@ class WebhookConverter:
         found = self._known.get(key)
         if found is None:
             raise ConversionNeeded(obj, version)
-        return copy_object(found)
+        return copy_object(found[0])
 
     async def settle(self, work: Callable[[], Awaitable[T]]) -> T:
         """Runs code that calls `converted`, repeatedly until all required conversions are known."""
-        while True:
-            try:
-                return await work()
-            except ConversionNeeded as need:
-                key = (orjson.dumps(need.obj, option=orjson.OPT_SORT_KEYS), need.version)
-                answer = await self.convert_one(need.obj, need.version)
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[key] = answer
+        used: list[tuple[bytes, str]] = []
+        try:
+            while True:
+                try:
+                    return await work()
+                except ConversionNeeded as need:
+                    key = (orjson.dumps(need.obj, option=orjson.OPT_SORT_KEYS), need.version)
+                    answer = await self.convert_one(need.obj, need.version)
+                users = self._known[key][1] if key in self._known else 0
+                self._known[key] = answer, users + 1
+                used.append(key)
+        finally:
+            for key in used:
+                answer, users = self._known.pop(key)
+                if users > 1:
+                    self._known[key] = answer, users - 1
 
     # ---- the webhook
     # ---------------------------------------------------------------------------------------------
 
-    async def _ask(self, objs: Sequence[Object], wanted: str) -> list[Object]:
+    async def _ask(
+        self, objs: Sequence[Object], wanted: str, work: Callable[[Object], T]
+    ) -> list[T]:
+        """What `work` makes of each converted object."""
         source = f"{objs[0]['apiVersion']}, Kind={self._kind}"
         review = next((v for v in self._reviews if v in _REVIEW_VERSIONS), None)
         if review is None:
@@ -134,23 +157,62 @@ class WebhookConverter:
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": list(objs)},
             "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
         }
+        read = partial(_read_answer, objs, wanted, review, uid, work)
         try:
-            answers = _converted_objects(
-                await self._call(self._client, request, _TIMEOUT_SECONDS), review, uid
-            )
+            return await self._call(self._client, request, _TIMEOUT_SECONDS, read)
+        except _BadObjects as problem:
+            raise _failure(f"conversion webhook for {source} returned {problem}") from None
         except CallFailed as problem:
             raise _failure(f"conversion webhook for {source} failed: {problem}") from None
-        if len(answers) != len(objs):
-            raise _failure(
-                f"conversion webhook for {source} returned {len(answers)} objects, expected "
-                f"{len(objs)}"
-            )
-        try:
-            return [
-                _checked(obj, answer, wanted) for obj, answer in zip(objs, answers, strict=True)
-            ]
-        except CallFailed as problem:
-            raise _failure(f"conversion webhook for {source} returned invalid {problem}") from None
+
+
+class _BadObjects(CallFailed):
+    """The webhook answered, but not with the objects."""
+
+
+def _parts(records: list[tuple[int, StoreRecord]]) -> Iterator[list[tuple[int, StoreRecord]]]:
+    """The records for each call."""
+    part: list[tuple[int, StoreRecord]] = []
+    size = 0
+    for i, record in records:
+        if part and size + len(record.value) > _LARGEST_CALL:
+            yield part
+            part, size = [], 0
+        part.append((i, record))
+        size += len(record.value)
+    yield part
+
+
+def _unchanged(obj: Object) -> Object:
+    return obj
+
+
+def _stored(obj: Object) -> bytes:
+    """As in the store: without the kind."""
+    head = {"apiVersion": obj["apiVersion"]}
+    return orjson.dumps(
+        {**head, **{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}}
+    )
+
+
+def _read_answer(
+    objs: Sequence[Object],
+    wanted: str,
+    review: str,
+    uid: str,
+    work: Callable[[Object], T],
+    answer: Object,
+) -> list[T]:
+    """Runs in a worker thread if the answer is large."""
+    answers = _converted_objects(answer, review, uid)
+    if len(answers) != len(objs):
+        raise _BadObjects(f"{len(answers)} objects, expected {len(objs)}")
+    try:
+        return [
+            work(_checked(obj, answer, wanted)) for obj, answer in zip(objs, answers, strict=True)
+        ]
+    except CallFailed as problem:
+        raise _BadObjects(f"invalid {problem}") from None
 
 
 def _failure(text: str) -> errors.ApiError:
@@ -173,13 +235,16 @@ def _converted_objects(answer: Object, review: str, uid: str) -> list[Any]:
         raise CallFailed(
             f"expected response.uid={go_quote(uid)}, got {go_quote(str(response.get('uid', '')))}"
         )
-    result = response.get("result") or {}
+    result = response.get("result")
+    if not isinstance(result, dict):
+        result = {}
     if result.get("status") != "Success":
         raise CallFailed(
             result.get("message")
             or f"response.result.status was '{result.get('status', '')}', not 'Success'"
         )
-    return response.get("convertedObjects") or []
+    found = response.get("convertedObjects")
+    return found if isinstance(found, list) else []
 
 
 def _checked(original: Object, answer: Any, wanted: str) -> Object:

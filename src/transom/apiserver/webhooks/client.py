@@ -34,6 +34,7 @@ from transom.machinery.server_responses import generic_server_response
 USER_AGENT = "kube-apiserver-admission"
 MAX_ANSWER = 64 * 1024 * 1024
 _MAX_TEXT = 2048
+_LONGEST_WAIT = 9  # digits of Retry-After
 _MAX_RETRIES = 10
 _HTTPS = 443
 _KUBERNETES = ("default", "kubernetes")
@@ -119,12 +120,19 @@ class WebhookClient:
         # URL -> when its last call failed, by the loop's clock, and why; a success removes it
         self.failures: dict[str, tuple[float, str]] = {}
 
-    async def __call__(self, config: Mapping[str, Any], body: Object, within: float) -> Object:
-        """One review: returns the decoded response, or raises CallFailed. `within` is the timeout
-        in seconds.
+    async def __call__(
+        self,
+        config: Mapping[str, Any],
+        body: Object,
+        within: float,
+        work: Callable[[Object], T],
+        /,
+    ) -> T:
+        """One review: returns what `work` makes of the decoded response, or raises CallFailed.
+        `within` is the timeout in seconds.
         """
         raw = await self.post(config, body, within)
-        return await self.read(raw, partial(_decoded, raw))
+        return await self.read(raw, lambda: work(_decoded(raw)))
 
     async def read(self, raw: bytes, work: Callable[[], T]) -> T:
         """The result of a function that decodes a response. Decoding a large one is slow, so a
@@ -173,10 +181,10 @@ class WebhookClient:
                 and wait.isdigit()
                 and retries <= _MAX_RETRIES
             ):
-                return _successful(head, answer)
-            await asyncio.sleep(
-                min(int(wait), max(deadline - asyncio.get_running_loop().time(), 0))
-            )
+                return await self.read(answer, partial(_successful, head, answer))
+            left = max(deadline - asyncio.get_running_loop().time(), 0)
+            # A number of this length is longer than any deadline, and int() accepts no long ones.
+            await asyncio.sleep(min(int(wait[:_LONGEST_WAIT]), left))
 
     def _request(self, place: WebhookEndpoint, query: str, body: bytes) -> bytes:
         headers = [
