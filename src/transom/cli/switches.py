@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+from transom.kit import gobool
 
 
 class SwitchAction(argparse.Action):
@@ -26,6 +26,6 @@ class SwitchAction(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         opposite = (option_string or "").startswith("--no-")
-        if values not in (None, *_TRUE, *_FALSE):
+        if values not in (None, *gobool.TRUE, *gobool.FALSE):
             parser.error(f"{option_string} must be true or false, not {values!r}")
-        setattr(namespace, self.dest, (values is None or values in _TRUE) != opposite)
+        setattr(namespace, self.dest, (values is None or values in gobool.TRUE) != opposite)

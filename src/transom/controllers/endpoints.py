@@ -29,6 +29,7 @@ from transom.controllers.service_pods import (
     target_ref,
     with_trigger_time,
 )
+from transom.kit import gobool
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 
@@ -36,7 +37,6 @@ _WORKERS = 5
 _CAPACITY = 1000
 _OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 _TOLERATE = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
-_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
 _MANAGED_BY = "endpoints.kubernetes.io/managed-by"
@@ -175,8 +175,10 @@ _Address = tuple[str, str]  # IP and uid
 def _tolerates_unready(service: Object) -> bool:
     """The field, unless its deprecated annotation is set."""
     text = (service["metadata"].get("annotations") or {}).get(_TOLERATE, "")
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
+    if text in gobool.TRUE:
+        return True
+    if text in gobool.FALSE:
+        return False
     return bool(service["spec"].get("publishNotReadyAddresses"))
 
 

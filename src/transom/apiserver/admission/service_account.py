@@ -12,6 +12,7 @@ from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
+from transom.kit import gobool
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError
@@ -26,7 +27,6 @@ MIRROR = "kubernetes.io/config.mirror"
 _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 _ACCOUNT_UID = "kubernetes.io/service-account.uid"
 _PROJECTED = "kube-api-access-"
-_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 # A controller creates the default account of a new namespace, which may take a moment.
 _ATTEMPTS = 10
 _MANY = 500  # imagePullSecrets that take long to process
@@ -210,7 +210,7 @@ def _check_mirror(attributes: Attributes) -> None:
 
 def _check_secrets(attributes: Attributes, account: Object) -> None:
     """An account may restrict its pods to the Secrets listed in it."""
-    if (account["metadata"].get("annotations") or {}).get(ENFORCE_MOUNTABLE) not in _TRUE:
+    if (account["metadata"].get("annotations") or {}).get(ENFORCE_MOUNTABLE) not in gobool.TRUE:
         return
     spec = attributes.obj["spec"]
     name = account["metadata"]["name"]

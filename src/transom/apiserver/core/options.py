@@ -24,8 +24,6 @@ else:
     texts = lazy_import("transom.machinery.releases.texts")
 
 Query = Mapping[str, list[str]]
-_TRUE = {"1", "t", "T", "true", "TRUE", "True"}
-_FALSE = {"0", "f", "F", "false", "FALSE", "False", ""}
 
 
 def first_query_value(query: Query, name: str) -> str:

@@ -18,6 +18,7 @@ from transom.apiserver.flowcontrol.flows import RequestFlows
 from transom.apiserver.flowcontrol.objects import version_in as flow_objects_version
 from transom.client.api import APPLY_PATCH, STRATEGIC_PATCH, ApiClient
 from transom.client.resources import GroupVersionResource
+from transom.kit import gobool
 from transom.kit.clock import Clock, rfc3339
 from transom.kit.goquote import go_quote
 from transom.kit.task_set import TaskSet
@@ -33,8 +34,6 @@ _LEVELS = GroupVersionResource(objects.GROUP, objects.VERSION, "prioritylevelcon
 PRODUCER = "api-priority-and-fairness-config-producer-v1"
 CONSUMER = "api-priority-and-fairness-config-consumer-v1"
 _PUT_BACK_AFTER = 60.0
-_TRUE = ("1", "t", "T", "true", "TRUE", "True")
-_FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
 
 class FlowConfigController:
@@ -230,9 +229,9 @@ async def _all_written(writes: Iterable[Coroutine[Any, Any, Any]]) -> None:
 def _annotated(obj: Object) -> bool | None:
     """The annotation, None if it is absent or not a boolean."""
     text = (obj["metadata"].get("annotations") or {}).get(objects.AUTO_UPDATE, "")
-    if text in _TRUE:
+    if text in gobool.TRUE:
         return True
-    return False if text in _FALSE else None
+    return False if text in gobool.FALSE else None
 
 
 def revised_object(current: Object, wanted: Object, *, always: bool) -> Object | None:

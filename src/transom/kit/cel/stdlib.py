@@ -34,6 +34,7 @@ from transom.kit.cel.values import (
     show_double,
     type_of,
 )
+from transom.kit.gobool import parse_go_bool
 from transom.kit.regexp import RegexpError, compile_regexp
 
 
@@ -181,11 +182,10 @@ def _text_to_double(text: str) -> float:
 
 
 def _text_to_bool(text: str) -> bool:
-    if text in ("1", "t", "T", "true", "TRUE", "True"):
-        return True
-    if text in ("0", "f", "F", "false", "FALSE", "False"):
-        return False
-    raise _conversion(text, "bool")
+    try:
+        return parse_go_bool(text)
+    except ValueError:
+        raise _conversion(text, "bool") from None
 
 
 def _bytes_to_text(value: bytes) -> str:

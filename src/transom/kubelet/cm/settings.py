@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from transom.kit.gobool import parse_go_bool
 from transom.kit.goquote import go_quote
 from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.cm.memory_cgroup import TIERED_RESERVATION
@@ -29,8 +30,6 @@ TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-no
 TOPOLOGY_SCOPES: Final = ("container", "pod")
 _QUOTED_VALUES_SINCE: Final = (1, 24)
 _LOWER_CASE_SINCE: Final = (1, 33)
-_TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
-_FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
 _FULL, _CORES = "full-pcpus-only", "distribute-cpus-across-cores"
 _NUMA, _CACHE = "distribute-cpus-across-numa", "prefer-align-cpus-by-uncorecache"
 # Options that exclude each other.
@@ -254,12 +253,10 @@ def _check_stage(
 
 
 def _boolean(name: str, text: str) -> bool:
-    if text not in (*_TRUE, *_FALSE):
-        raise ValueError(
-            f"bad value for option {go_quote(name)}: "
-            f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax"
-        )
-    return text in _TRUE
+    try:
+        return parse_go_bool(text)
+    except ValueError as problem:
+        raise ValueError(f"bad value for option {go_quote(name)}: {problem}") from None
 
 
 def _go_map(values: Mapping[str, str]) -> str:

@@ -12,12 +12,11 @@ from dataclasses import field
 from typing import Any, Final
 
 from transom.kit.durations import parse_duration
+from transom.kit.gobool import parse_go_bool
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_pattern
 from transom.kit.lazy_dataclass import dataclass
 
-_TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
-_FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _INTEGER: Final = lazy_pattern(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)\Z")
 
@@ -52,14 +51,6 @@ class ParsedFlags:
 
 
 # ---- values ----
-
-
-def parse_go_boolean(text: str) -> bool:
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError(f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax")
 
 
 def _integer(bits: int, *, signed: bool = True) -> Callable[[str], int]:
@@ -101,7 +92,7 @@ def _pairs(separator: str, kind: str) -> Callable[[str], dict[str, Any]]:
             name, value = name.strip(), value.strip()
             if kind == "bool":
                 try:
-                    found[name] = parse_go_boolean(value)
+                    found[name] = parse_go_bool(value)
                 except ValueError as problem:
                     raise ValueError(f"invalid value of {name}: {value}, err: {problem}") from None
             else:
@@ -142,7 +133,7 @@ def _address(text: str) -> str:
     return text
 
 
-BOOL: Final = FlagKind("", parse_go_boolean, alone="true")
+BOOL: Final = FlagKind("", parse_go_bool, alone="true")
 STRING: Final = FlagKind("string", str)
 INT32: Final = FlagKind("int32", _integer(32))
 INT64: Final = FlagKind("int", _integer(64))
