@@ -20,12 +20,12 @@ from transom.doctor.snapshot import (
     status_condition,
 )
 from transom.doctor.texts import recognised_texts
+from transom.kit.versions import version_numbers
 from transom.machinery import quantity
 from transom.windows import releases
 from transom.windows.builds import BUILDS
 from transom.windows.wording import build_name
 
-_RECENT: Final = 300.0
 _RESERVED: Final = 600 << 20  # bytes that eviction thresholds alone may subtract from the capacity
 _PRESSURE: Final = {
     "MemoryPressure": "Free memory on {node}: lower the requests of its pods, move pods away, or add memory.",
@@ -293,7 +293,7 @@ def unsupported_parts(
         choices = " or ".join(f"{one} {since} or later" for one, since in supported.items())
         if oldest is None:
             yield f"Kubernetes {text} does not support {called} on Windows nodes", f"Use {choices}."
-        elif _version(version) < _version(oldest):
+        elif version_numbers(version) < version_numbers(oldest):
             yield (
                 (
                     f"Kubernetes {text} needs {called} {oldest} or later on Windows nodes, not "
@@ -301,10 +301,6 @@ def unsupported_parts(
                 ),
                 f"Use {choices}.",
             )
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text.partition("-")[0])[:2])
 
 
 def check_machines(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from transom.kit.versions import version_numbers
 from transom.lint.findings import span_of
 from transom.lint.objects import ManifestObject
 from transom.lint.tree import Steps
@@ -282,7 +283,7 @@ def _drive_letters(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Ite
     if new.runtime != "containerd" or old.runtime == "containerd":
         return
     recommended = node_runtime_version(new.release, "containerd", windows=True)
-    fixed = tuple(int(part) for part in recommended.split(".")) >= _DRIVES_SINCE
+    fixed = version_numbers(recommended) >= _DRIVES_SINCE
     for steps, spec in _pod_paths(obj):
         for at, container in pod_containers(spec):
             for i, mount in enumerate(container.get("volumeMounts") or ()):

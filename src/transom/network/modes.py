@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.named_tuple import NamedTuple
+from transom.kit.versions import version_numbers
 from transom.network.cni.windows import DEFAULT_RELEASE, windows_plugin_versions
 from transom.network.cni.windows.netconf import Release as PluginsRelease
 from transom.windows.match import record_holds
@@ -350,13 +351,13 @@ def _overlay(plan: NetworkPlan) -> Iterator[NetworkProblem]:
         yield _cite("WIN-NET-019", "info", message=record.statement, remedy="Prefer l2bridge.")
     chosen = network_solution(plan.mode, plan.plugin)
     if chosen is not None and chosen.plugin == "flannel":
-        if _version(plan.flannel_version) < (0, 12, 0):
+        if version_numbers(plan.flannel_version) < (0, 12, 0):
             yield _cite("WIN-NET-007", "warning")
         vni = next(
             (v for k, v in flannel_backend("overlay", plan.backend).items() if k.lower() == "vni"),
             VNI,
         )
-        if vni > VNI and _version(plan.flannel_version) < (0, 14, 0):
+        if vni > VNI and version_numbers(plan.flannel_version) < (0, 14, 0):
             words = (
                 f"flannel {plan.flannel_version} gives packets from Windows nodes to other nodes VNI "
                 f"{VNI}, not {vni}: pods of different nodes do not reach each other"
@@ -371,7 +372,7 @@ def _old_flannel(plan: NetworkPlan) -> Iterator[NetworkProblem]:
     chosen = network_solution(plan.mode, plan.plugin)
     if chosen is None or chosen.plugin != "flannel" or not plan.windows:
         return
-    if _version(plan.flannel_version) < (0, 11):
+    if version_numbers(plan.flannel_version) < (0, 11):
         words = f"flannel {plan.flannel_version} has no backend for Windows: Windows nodes stay NotReady"
         yield _cite(chosen.record, "warning", message=words, remedy="Use flannel 0.11.0 or later.")
 
@@ -479,13 +480,3 @@ _RULES: Final[tuple[Callable[[NetworkPlan], Iterator[NetworkProblem]], ...]] = (
     _addresses,
     _underlay,
 )
-
-
-def _version(text: str) -> tuple[int, ...]:
-    """ "v0.13.0", "0.12.0-rc1" -> numbers."""
-    numbers = []
-    for part in text.removeprefix("v").split("-")[0].split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from transom.kit.versions import version_numbers
 from transom.machinery.quantity import parse_quantity
 from transom.node.settings import ClusterSettings
 from transom.node.spec import SMALL_NODE_CPUS, NodeSpec, kubelet_version, recommended_cpu
@@ -41,7 +42,7 @@ def _warnings(settings: ClusterSettings, node: NodeSpec) -> list[str]:
             f" supported: {supported} (WIN-OS-001)"
         )
     oldest = facts.runtimes().get(node.runtime, "")
-    if oldest and _numbers(node.runtime_version) < _numbers(oldest):
+    if oldest and version_numbers(node.runtime_version) < version_numbers(oldest):
         record = " (WIN-RUN-002)" if node.runtime == "containerd" else ""
         out.append(
             f"{node.runtime} {node.runtime_version} is not supported with Kubernetes "
@@ -78,7 +79,3 @@ def _reserved(node: NodeSpec, resource: str) -> int:
         for text in given
         if text
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from transom.client.events import WARNING
 from transom.kit.task_set import TaskSet
+from transom.kit.versions import version_numbers
 from transom.kubelet.admission import predicates, preemption
 from transom.kubelet.admission.predicates import Failure, Insufficient
 from transom.kubelet.admission.requests import PodRequests, requests_of_pod
@@ -268,6 +269,5 @@ def _proc_mount(pod: Object) -> bool:
 
 
 def _docker_api(version: str) -> tuple[int, int]:
-    parts = version.split(".")
-    known = int(parts[0]), int(parts[1])
+    known = version_numbers(version)
     return next((api for since, api in _DOCKER_APIS if known >= since), (1, 22))

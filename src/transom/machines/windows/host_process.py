@@ -8,14 +8,12 @@ import ntpath
 from collections.abc import Iterable
 from typing import Final
 
-from transom.kit.lazy import lazy_pattern
 from transom.machines.windows.accounts import AccountDatabase, AccountError, WindowsUser
 from transom.machines.windows.registry import WindowsRegistry
 
 Version = tuple[int, ...]
 
 SINCE: Final = (1, 6)  # containerd
-_FIRST_NUMBERS: Final = lazy_pattern(r"\d+(\.\d+)*")
 _BINDS_SINCE: Final = (1, 7)
 _GROUPS_SINCE: Final = (1, 7)
 MOUNT_POINT: Final = "CONTAINER_SANDBOX_MOUNT_POINT"
@@ -32,12 +30,6 @@ LOGON_FAILED: Final = (
 LOGON_DENIED: Final = "failed to create user process token: failed to logon user: Access is denied."
 _RUNTIME_SERVICE: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\containerd"
 _MAY_LOG_ON: Final = frozenset(("localsystem", "system", "local service", "localservice"))
-
-
-def parse_version(text: str) -> Version:
-    """The numbers at the beginning of a runtime's version."""
-    found = _FIRST_NUMBERS.match(text)
-    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def binds_mounts(version: Version) -> bool:

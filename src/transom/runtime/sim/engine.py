@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
+from transom.kit.versions import version_numbers
 from transom.machines.saving import Document, SavedContents
 from transom.machines.windows.host import WindowsHost
 from transom.network.api import Dataplane, PodNetwork
@@ -148,7 +149,7 @@ class SimRuntime:
         version = (version or DEFAULT_VERSIONS[flavour]).removesuffix("-sim")
         self._version = RuntimeVersion(flavour, f"{version}-sim")
         docker = flavour == "docker"
-        texts = runtime_texts(flavour, _numbers(version))
+        texts = runtime_texts(flavour, version_numbers(version))
         identity = host.identity
         build = host.build.number if isinstance(host, WindowsHost) else 0
         rules = ImageRules(
@@ -156,7 +157,7 @@ class SimRuntime:
             architecture=identity.architecture,
             build=build,
             docker=docker,
-            stable_abi=_numbers(version) >= _STABLE_ABI_SINCE[flavour],
+            stable_abi=version_numbers(version) >= _STABLE_ABI_SINCE[flavour],
         )
         self._machine: Callable[[], WindowsMachine | None] = _no_machine
         self.proxy = ""  # the proxy between this machine and registries
@@ -183,14 +184,14 @@ class SimRuntime:
             lambda *args, **more: host_process.create_sim_program(self._machine, *args, **more),
             containers.out_of_memory,
             docker=docker,
-            version=_numbers(version),
+            version=version_numbers(version),
             csi_storage=csi_storage or CsiStorage(),
             stacks=stacks,
             storage=NodeStorage(host, cloud) if cloud is not None else None,
         )
         self._options = SandboxOptions(
             sandbox_image or default_pause_image(build),
-            default_handlers(bool(build), build, _numbers(version))
+            default_handlers(bool(build), build, version_numbers(version))
             if handlers is None
             else handlers,
             hyperv_gate,
@@ -515,10 +516,6 @@ class SimRuntime:
             raise RuntimeFailure("Unknown", "context canceled")
         await self._core.clock.sleep(seconds)
 
-    def preload(self, image: str) -> None:
-        """Adds the image without a pull, as on a prepared machine."""
-        self._core.images.preload(image)
-
     def image(self, image: str) -> Image | None:
         found = self._core.images.view(image)
         return self._pin(found) if found is not None else None
@@ -561,7 +558,3 @@ class SimRuntime:
             core.subscribers = tuple(other for other in core.subscribers if other is not listener)
 
         return end
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))

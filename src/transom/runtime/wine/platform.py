@@ -12,6 +12,7 @@ from subprocess import SubprocessError
 from typing import Any, Final, Literal
 
 from transom.kit.argv import join_arguments
+from transom.kit.versions import version_numbers
 from transom.machines.windows import host_process as host_process_rules
 from transom.machines.windows.accounts import WindowsUser
 from transom.runtime.api import (
@@ -91,9 +92,7 @@ class WinePlatform:
         version = version or ("1.4.3" if engine == "containerd" else "19.3.14")
         self.version = RuntimeVersion(engine, f"{version}-wine")
         # of HostProcess containers, which docker does not know
-        self._containerd = (
-            host_process_rules.parse_version(version) if engine == "containerd" else ()
-        )
+        self._containerd = version_numbers(version) if engine == "containerd" else ()
         self._cache = cache
         self._build = build
         self._engine = engine
