@@ -51,16 +51,6 @@ def refresh_windows_host(stack: NetworkStack, hns: HostNetworkService) -> None:
     _host_routes(stack, hns)
 
 
-def reboot_windows_host(stack: NetworkStack, hns: HostNetworkService) -> None:
-    """After a reboot, added routes are gone, and so is what the service does not persist."""
-    hns.reboot()
-    for route in stack.routes():
-        if route.via and str(route.destination) not in _DEFAULTS:
-            stack.delete_route(str(route.destination))
-    stack.set_forwarding(False)
-    refresh_windows_host(stack, hns)
-
-
 def management_link(stack: NetworkStack) -> str:
     """The link with the node's own address, whatever its current name is."""
     return next((link.name for link in stack.links.values() if link.kind == "ethernet"), "")

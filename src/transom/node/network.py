@@ -21,6 +21,7 @@ from transom.kit.clock import Clock
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.named_tuple import NamedTuple
 from transom.kit.prometheus import Collector
+from transom.kit.versions import version_numbers
 from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.network import modes, winhost
 from transom.network.api import Dataplane, SandboxNetwork
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("transom.network")
 
 BRIDGE_NAME = defaults.BRIDGE_NAME
+_LABELS_CNI_ERRORS_SINCE = (1, 6)  # containerd, whose libcni is 1.0 from then on
 
 
 class Proxier(Protocol):
@@ -148,7 +150,13 @@ class NodeNetwork(ABC):
         self.machine = CniNode(
             machine.files, off, shared.fabric, hns, self.os, booted=lambda: machine.boot_time
         )
-        self.pods = CniPodNetwork(self.machine, self.runtime, joined=self._pod_joined)
+        self.pods = CniPodNetwork(
+            self.machine,
+            self.runtime,
+            labelled=self.runtime == "containerd"
+            and version_numbers(spec.runtime_version) >= _LABELS_CNI_ERRORS_SINCE,
+            joined=self._pod_joined,
+        )
         self.usual_cni_folders = CniFolders(self.pods.directory, self.pods.binaries)
         self._policy: PolicyAgent | None = None
 

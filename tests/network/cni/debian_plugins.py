@@ -1,8 +1,8 @@
-"""Plugins that are programs on a node: CNI_* in the environment, configuration on standard input,
-JSON on standard output.
+"""Runs Debian's CNI plugins, which are programs: CNI_* in the environment, configuration on
+standard input, JSON on standard output.
 
-The caller decides where the program runs: `run_in` starts it in the node's network namespace and
-waits for it.
+The caller decides where the program runs: `run_in` starts it, for example in a network namespace,
+and waits for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def plugin_programs(run_in: RunIn, path: str = DEBIAN) -> Execute:
 
 
 def supported_versions(run_in: RunIn, path: str = DEBIAN) -> Callable[[str], Sequence[str] | None]:
-    """For Runner.versions: calls each program once."""
+    """Calls each program once."""
     known: dict[str, Sequence[str] | None] = {}
 
     def versions(kind: str) -> Sequence[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,14 @@ import pytest
 from transom.network.cni import config
 from transom.network.cni.config import CniConfigError, build_plugin_config, parse_list, parse_single
 from transom.network.cni.plugin import CniError
+from transom.network.cni.plugins import plugin_table
 from transom.network.cni.runner import CniRunner, RuntimeConf, in_process
+
+
+def installed_versions(kind: str) -> Sequence[str] | None:
+    found = plugin_table("linux").get(kind)
+    return None if found is None else found.versions
+
 
 LIST = "error parsing configuration list: "
 ONE = "error parsing configuration: "
@@ -94,7 +102,7 @@ def test_what_a_plugin_is_given() -> None:
 
 def test_the_first_valid_file_in_lexical_order(node: Any) -> None:
     files, directory = node.files, config.LINUX_DIRECTORY
-    runner = CniRunner(node.machine, in_process(node.machine))
+    runner = CniRunner(node.machine, in_process(node.machine), installed_versions)
     for validate, text in (
         (runner.problem, f"no networks found in {directory}"),
         (None, f"no network config found in {directory}: cni plugin not initialized"),
@@ -144,7 +152,7 @@ def test_a_list_runs_forwards_and_is_taken_down_backwards(node: Any) -> None:
             "dns": {},
         }
 
-    runner = CniRunner(node.machine, execute)
+    runner = CniRunner(node.machine, execute, installed_versions)
     runtime = RuntimeConf("c1", "/ns", "eth0", {"A": "b"}, {"dns": {}})
     for version in ("0.3.1", "0.4.0", "1.0.0"):
         recorded.clear()

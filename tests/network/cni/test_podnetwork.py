@@ -154,9 +154,7 @@ async def test_bandwidth_comes_from_annotations(cluster: Any, node: Any) -> None
     conf["plugins"].append({"type": "bandwidth", "capabilities": {"bandwidth": True}})
     node.files.write("/etc/cni/net.d/10-flannel.conflist", json.dumps(conf).encode())
     await pods.add(sandbox("s1", annotations={"kubernetes.io/ingress-bandwidth": "10M"}))
-    from transom.network.cni.bandwidth import bandwidth_limits
-
-    assert bandwidth_limits(node.machine, "s1") == {
+    assert node.machine.memory["bandwidth"]["s1"] == {
         "ingressRate": 10_000_000,
         "ingressBurst": 2**31 - 1,
         "egressRate": 0,

@@ -18,8 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.network.cni.debian_plugins import (
+    DEBIAN,
+    exec_plugin,
+    plugin_programs,
+    supported_versions,
+)
 
-from transom.network.cni.exec import DEBIAN, exec_plugin, plugin_programs, supported_versions
 from transom.network.cni.plugin import CniCall, CniError
 from transom.network.cni.plugins import plugin_table
 from transom.network.cni.results import as_version

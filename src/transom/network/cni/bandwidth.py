@@ -45,11 +45,6 @@ def bandwidth(call: CniCall, machine: CniNode, _delegate: Delegate) -> Result | 
     return result
 
 
-def bandwidth_limits(machine: CniNode, container_id: str) -> Mapping[str, int] | None:
-    found: Mapping[str, int] | None = machine.memory.get("bandwidth", {}).get(container_id)
-    return found
-
-
 def _limits(call: CniCall) -> dict[str, int]:
     given: Mapping[str, Any] = call.config
     if not any(field in given for field in _FIELDS):

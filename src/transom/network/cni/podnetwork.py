@@ -24,13 +24,11 @@ from transom.network.cni.plugin import CniError, CniNode, Result
 from transom.network.cni.plugins import Table, plugin_table
 from transom.network.cni.runner import (
     CniRunner,
-    Execute,
     RuntimeConf,
     in_process,
     install_plugins,
     is_plugin_present,
 )
-from transom.network.cni.windows.netconf import Release
 from transom.network.stacks import NetworkStack
 
 _UNLIMITED = 2**31 - 1
@@ -40,12 +38,10 @@ WINDOWS_BINARIES = {"docker": r"c:\k\cni", "containerd": r"C:\Program Files\cont
 
 
 class CniPodNetwork:
-    """`release` is that of the reference plugins for Windows; containerd needs the newer one, which
-    supports its namespaces in all modes. `execute` and `versions` are for plugins that are programs
-    (exec.py). `start` is called with the node's pod CIDR once it is known, so that the agent of the
-    network (flanneld) writes what plugins need. `joined` is called with every sandbox and its
-    addresses before anything runs in it. `lost` is called with a sandbox whose HNS network was
-    deleted: plugins no longer find its address, so the kubelet recreates the sandbox.
+    """The reference plugins for Windows have the release that supports the runtime: containerd needs
+    the newer one for its namespaces in all modes. `labelled`: errors name the plugin, as those of
+    libcni do since 1.0. `joined` is called with every sandbox and its addresses before anything
+    runs in it.
     """
 
     def __init__(
@@ -53,12 +49,7 @@ class CniPodNetwork:
         machine: CniNode,
         runtime: Literal["docker", "containerd"],
         *,
-        directory: str = "",
-        release: Release | None = None,
-        execute: Execute | None = None,
-        versions: Callable[[str], Sequence[str] | None] | None = None,
         labelled: bool = False,
-        start: Callable[[str], None] | None = None,
         joined: Callable[[SandboxNetwork, Sequence[str]], None] | None = None,
     ) -> None:
         self.machine = machine
@@ -66,29 +57,23 @@ class CniPodNetwork:
         windows = machine.os == "windows"
         binaries = WINDOWS_BINARIES[runtime] if windows else "/opt/cni/bin"
         self.binaries = binaries
-        self.directory = directory or (
+        self.directory = (
             config.LINUX_DIRECTORY
             if not windows
             else config.WINDOWS_DIRECTORY
             if self._docker
             else config.CONTAINERD_WINDOWS_DIRECTORY
         )
-        self._plugins = plugins = plugin_table(
-            machine.os, release or ("0.9.1" if self._docker else "1.0")
-        )
-        if execute is None:
-            install_plugins(machine, binaries, plugins)
-            execute = in_process(machine, binaries, plugins)
-            versions = lambda kind: _versions(machine, binaries, plugins, kind)  # noqa: E731
+        self._plugins = plugin_table(machine.os, "0.9.1" if self._docker else "1.0")
+        install_plugins(machine, binaries, self._plugins)
         self._runner = CniRunner(
             machine,
-            execute,
+            in_process(machine, binaries, self._plugins),
+            lambda kind: _versions(machine, binaries, self._plugins, kind),
             binaries,
             "/var/lib/cni/cache" if self._docker else "/var/lib/cni",
-            versions,
-            labelled and not self._docker,
+            labelled,
         )
-        self._start = start
         self._joined = joined
         self._seen: tuple[Any, NetworkList | str] = (None, "")
         self._sandboxes: dict[str, tuple[NetworkList, RuntimeConf]] = {}
@@ -104,8 +89,6 @@ class CniPodNetwork:
     def use(self, cidr: str) -> None:
         """Sets the node's pod CIDR once it is known; with dual stack both, comma-separated."""
         self.cidr = cidr
-        if self._start is not None:
-            self._start(cidr)
 
     def on_lost(self, function: Callable[[str], None]) -> None:
         """`function` is called with the id of a sandbox whose HNS network was deleted."""

@@ -60,11 +60,9 @@ class RuntimeConf:
 class CniRunner(NamedTuple):
     machine: CniNode
     execute: Execute
+    versions: Callable[[str], Sequence[str] | None]  # of a plugin; None: not installed
     path: str = "/opt/cni/bin"
     cache: str = "/var/lib/cni"  # where results are cached
-    versions: Callable[[str], Sequence[str] | None] | None = (
-        None  # supported versions of a plugin; None: not installed
-    )
     labelled: bool = False  # libcni since 1.0 names the plugin that failed
 
     def add(self, network: NetworkList, runtime: RuntimeConf) -> Result:
@@ -104,18 +102,12 @@ class CniRunner(NamedTuple):
         asked = network.version or "0.1.0"
         found = []
         for plugin in network.plugins:
-            known = self.known(plugin.type)
+            known = self.versions(plugin.type)
             if known is None:
                 found.append(plugin_missing_text(plugin.type, self.path))
             elif asked not in known:
                 found.append(f'plugin {plugin.type} does not support config version "{asked}"')
         return f"[{' '.join(found)}]" if found else ""
-
-    def known(self, kind: str) -> Sequence[str] | None:
-        if self.versions is not None:
-            return self.versions(kind)
-        found = plugin_table(self.machine.os).get(kind)
-        return None if found is None else found.versions
 
     def _one(
         self,

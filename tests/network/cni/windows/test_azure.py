@@ -144,7 +144,8 @@ def test_a_reboot_voids_what_was_given(node: Node, lost: bool) -> None:
     node.clock.advance(60)
     node.host.reboot()
     node.hns.faults.lose_networks_on_reboot = lost
-    winhost.reboot_windows_host(node.machine.stack, node.hns)
+    node.hns.reboot()
+    winhost.refresh_windows_host(node.machine.stack, node.hns)
     assert node.add(CONF, "sandbox2", **POD)["ips"][0]["address"] == "172.20.1.1/16"
     assert state(node)["172.20.1.1"] == "sandbox2"
     assert len(node.hns.networks) == 1
