@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ContextFactory
+from tests.inline_workers import InlineWorkers
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -18,7 +19,6 @@ from transom.client.api import ApiClient
 from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import CONTROLLERS, USER, ControllerManager, ControllerRow
 from transom.kit.clock import VirtualClock
-from transom.kit.workers import InlineWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import parse_release

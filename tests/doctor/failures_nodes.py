@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.doctor.failures import Action, Failure, both, copy_file, node, pod, remove_file, sleep
 from tests.doctor.virtual_cluster import VirtualCluster
-
-from transom.node.login import run_login
+from tests.node.login_session import run_login
 
 LINUX = "node/linux-1"
 WINDOWS = "node/windows-1"

@@ -19,6 +19,7 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.inline_workers import InlineWorkers
 from tests.node.pools import make_pool
 from tests.simulation.loop import LoopClock, VirtualLoop, _Selector
 
@@ -41,7 +42,6 @@ from transom.doctor.gather import gather_snapshot
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.http.messages import HttpRequest, HttpResponse
 from transom.kit.jws import TokenSigner
-from transom.kit.workers import InlineWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import BY_KEY
 from transom.machinery.objects import Object

@@ -8,7 +8,6 @@ from transom.kit.clock import (
     RealClock,
     VirtualClock,
     parse_rfc3339,
-    parse_rfc3339_micro,
     rfc3339,
     rfc3339_micro,
 )
@@ -118,14 +117,8 @@ def test_refuses(text: str) -> None:
         parse_rfc3339(text)
 
 
-def test_micro_times_have_six_digits() -> None:
-    assert parse_rfc3339_micro("2020-01-02T03:04:05.000001Z") == pytest.approx(1577934245.000001)
-    for text in ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05.1Z", "2020-01-02T03:04:05.0000001Z"):
-        with pytest.raises(ValueError):
-            parse_rfc3339_micro(text)
-
-
 @given(st.integers(min_value=0, max_value=4_102_444_800_000_000))
 def test_micro_round_trip(micros: int) -> None:
     text = rfc3339_micro(micros / 1e6)
-    assert round(parse_rfc3339_micro(text) * 1e6) == micros
+    assert len(text) == len("2020-01-02T03:04:05.000001Z")
+    assert round(parse_rfc3339(text) * 1e6) == micros

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ContextFactory
+from tests.inline_workers import InlineWorkers
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
 from transom.apiserver.core.context import UserInfo
@@ -32,7 +33,6 @@ from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import USER as CONTROLLERS_USER
 from transom.controllers.manager import ControllerManager
 from transom.kit.clock import VirtualClock
-from transom.kit.workers import InlineWorkers
 from transom.kubelet import os_linux, os_windows
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig

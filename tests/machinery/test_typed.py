@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from transom.machinery import typed
+from transom.machinery.schema import get_schema_type
 from transom.machinery.typed import DEDUCED, type_from_openapi
 from transom.machinery.typedvalue import field_set_of, reconcile_field_set, validate_typed_value
 
@@ -160,10 +161,10 @@ def test_owners_of_parts_own_the_whole_once_it_is_taken_whole() -> None:
 
 
 def test_keys_of_built_in_lists_have_the_defaults_of_the_api() -> None:
-    service = typed.builtin_type_node("core/v1.Service")
+    service = typed.type_node_of(get_schema_type("core/v1.Service"))
     assert field_set_of({"spec": {"ports": [{"port": 80}]}}, service) == {
         "f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}}
     }
-    pod = typed.builtin_type_node("core/v1.Pod")
+    pod = typed.type_node_of(get_schema_type("core/v1.Pod"))
     assert validate_typed_value({"spec": {"containers": [{"image": "x"}]}}, pod) == ""
     assert "omits key field" in validate_typed_value({"spec": {"hostAliases": [{}]}}, pod)

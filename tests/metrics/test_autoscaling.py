@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import Any
 
+from tests.inline_workers import InlineWorkers
+
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
@@ -20,7 +22,6 @@ from transom.client.resources import (
 from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import USER, ControllerManager
 from transom.kit.clock import VirtualClock, rfc3339
-from transom.kit.workers import InlineWorkers
 from transom.machinery.objects import Object
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.metrics.scraper import MetricsScraper

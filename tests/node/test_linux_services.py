@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.node.login_session import run_login
 from tests.node.programs.simulated_node import World, play
 from tests.node.test_login import is_ready
 from tests.simulation.loop import VIRTUAL_LOOP
-
-from transom.node.login import run_login
 
 
 @pytest.fixture

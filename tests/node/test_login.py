@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.node.login_session import run_login
 from tests.node.programs.simulated_node import World, play
 from tests.simulation.loop import VIRTUAL_LOOP
 
@@ -17,7 +18,7 @@ from transom.kit import pki
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.machines.windows.host import CONTROL, WindowsHost
-from transom.node.login import run_login, serve_login
+from transom.node.login import serve_login
 from transom.runtime.sim.engine import SimRuntime
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tests.inline_workers import InlineWorkers
 from tests.node.pools import make_pool
 from tests.simulation.faults import Faults, Line
 from tests.simulation.loop import VIRTUAL_LOOP, LoopClock, loop_clock
@@ -25,7 +26,6 @@ from transom.cloud.provider import CloudProvider
 from transom.cluster.config import ClusterConfig
 from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import USER, ControllerManager
-from transom.kit.workers import InlineWorkers
 from transom.machinery.objects import Object
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.node import spec as specs

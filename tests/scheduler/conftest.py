@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ContextFactory
+from tests.inline_workers import InlineWorkers
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -19,7 +20,6 @@ from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ObjectList
 from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
 from transom.kit.clock import VirtualClock
-from transom.kit.workers import InlineWorkers
 from transom.scheduler.config import KubeSchedulerConfiguration, decode_scheduler_config
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import CycleState, Registry
@@ -80,10 +80,9 @@ class SchedulerHarness:
         """The node, or the message of the event."""
         profile = self.scheduler.profiles[pod["spec"].get("schedulerName", "default-scheduler")]
         try:
-            result = self.scheduler.algorithm.schedule(profile, CycleState(), PodInfo(pod))
+            return self.scheduler.algorithm.schedule(profile, CycleState(), PodInfo(pod))
         except SchedulingError as error:
             return str(error)
-        return result.suggested_host
 
     def place(self, pod: Object) -> str:
         """Decide, and let it run there."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from tests.inline_workers import InlineWorkers
+
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
@@ -19,7 +21,6 @@ from transom.client.leaderelection import LeaderElector
 from transom.client.resources import NAMESPACES, NODES
 from transom.controllers.base import ControllerSettings, ProvisionedVolume
 from transom.controllers.manager import CONTROLLERS, USER, USER_AGENT, ControllerManager
-from transom.kit.workers import InlineWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.serviceaccounts import group_names, user_name

@@ -35,6 +35,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.apiserver.harness import Api
+from tests.inline_workers import InlineWorkers
 from tests.kubelet.conftest import NODE, Node
 from tests.lint.helpers import report
 
@@ -44,7 +45,6 @@ from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import EVENTS, NODES
 from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import CONTROLLERS, ControllerManager
-from transom.kit.workers import InlineWorkers
 from transom.runtime.sim.catalogue import catalogue_with
 from transom.scheduler.config import KubeSchedulerConfiguration
 from transom.scheduler.scheduler import USER, Scheduler

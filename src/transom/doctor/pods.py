@@ -86,7 +86,6 @@ _CREDENTIALS: Final = re.compile(
     r"unauthorized|authentication required|no basic auth|denied|insufficient_scope", re.IGNORECASE
 )
 _MANY_RESTARTS: Final = 3  # one or two may be reboots of the node
-_PROBES: Final = re.compile(r"(Liveness|Startup|Readiness) probe")
 _EXITS: Final[Mapping[int, str]] = {  # codes with the same meaning everywhere
     126: "the command is not executable",
     127: "the command was not found",

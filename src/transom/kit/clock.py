@@ -177,17 +177,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def parse_rfc3339(text: str) -> float:
     """Any RFC 3339 time as unix seconds; raises ValueError if the text is not one."""
-    return _parse(text, micro=False)
-
-
-def parse_rfc3339_micro(text: str) -> float:
-    """Like `parse_rfc3339`, but requires exactly six fractional digits."""
-    return _parse(text, micro=True)
-
-
-def _parse(text: str, *, micro: bool) -> float:
     match = _RFC3339.fullmatch(text)
-    if match is None or (micro and len(match[7] or "") != 6):
+    if match is None:
         raise ValueError(f"not an RFC 3339 time: {text!r}")
     offset = timedelta()
     if match[8]:

@@ -52,20 +52,6 @@ class WorkRunner(Protocol):
     def close(self) -> None: ...
 
 
-class InlineWorkers:
-    """Runs each function immediately in the caller: for virtual time, where a thread would make the
-    order of events random.
-    """
-
-    async def run(
-        self, work: Callable[[], T], *, group: Hashable = None, seconds: float | None = None
-    ) -> T:
-        return work()
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
 class _State(Enum):
     QUEUED = 1
     RUNNING = 2

@@ -98,20 +98,6 @@ def _difference_node(a: FieldSet, b: FieldSet) -> FieldSet | None:
     return rest or None
 
 
-def recursive_difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """The fields in `a` that are neither in `b` nor below a member of `b`."""
-    out: FieldSet = {}
-    for key, mine in a.items():
-        theirs = b.get(key) if key != "." else None
-        if theirs is None:
-            out[key] = mine
-        elif not is_set_member(theirs):
-            left = recursive_difference(mine, theirs) if mine else mine
-            if left or not mine:
-                out[key] = MEMBER if len(left) == 1 and "." in left else left
-    return out
-
-
 def set_intersection(a: FieldSet, b: FieldSet) -> FieldSet:
     """The fields in both sets."""
     out: FieldSet = {}

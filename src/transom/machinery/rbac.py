@@ -127,24 +127,6 @@ def _is_wide(rule: Rule) -> bool:
 # ------------------------------------------------------------------------------------------------
 
 
-def breakdown_rule(rule: Rule) -> list[Rule]:
-    """The rule split into rules of one verb on one resource each."""
-    out: list[Rule] = []
-    names = rule.get("resourceNames") or ()
-    verbs = rule.get("verbs") or ()
-    for group in rule.get("apiGroups") or ():
-        for resource in rule.get("resources") or ():
-            for verb in verbs:
-                part: Rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
-                out += [{**part, "resourceNames": [name]} for name in names] if names else [part]
-    out += [
-        {"nonResourceURLs": [url], "verbs": [verb]}
-        for url in rule.get("nonResourceURLs") or ()
-        for verb in verbs
-    ]
-    return out
-
-
 def uncovered_rules(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     """The parts of `wanted`, broken down, that no single rule of `held` covers."""
     return list(iterate_uncovered_rules(held, wanted))

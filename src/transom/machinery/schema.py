@@ -370,7 +370,6 @@ def schema_table(release: Release, feature_gates: Mapping[str, bool] | None = No
 BASE = SchemaTable(Release(1, 20))
 get_schema_type = BASE.get
 lookup_schema_type = BASE.lookup
-schema_type_names = BASE.names
 
 
 def _absolute(name: str, package: str) -> str:

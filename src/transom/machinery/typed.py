@@ -1,6 +1,6 @@
 """Types for merging: which values are atomic, which maps and lists are merged, and by which keys.
 
-A `TypeNode` is compiled once, from a built-in type (`builtin_type_node`) or from the schema of a
+A `TypeNode` is compiled once, from a built-in type (`type_node_of`) or from the schema of a
 custom resource (`type_from_openapi`); `DEDUCED` serves objects without a schema. Strategic merge
 and server-side apply walk objects along these nodes. This module defines types and the names of
 list elements, but does not merge.
@@ -200,11 +200,6 @@ DEDUCED.element = UNTYPED
 
 
 # Built-in types
-
-
-def builtin_type_node(name: str) -> TypeNode:
-    """The node of a built-in type by its full name (`core/v1.Pod`)."""
-    return type_node_of(schema.get_schema_type(name))
 
 
 def type_node_of(kind: schema.SchemaType | TypeNode) -> TypeNode:

@@ -17,7 +17,6 @@ NO_DEVICES: Final = 0x4
 NO_EXEC: Final = 0x8
 REMOUNT: Final = 0x20
 BIND: Final = 0x1000
-MOVE: Final = 0x2000
 RECURSIVE: Final = 0x4000
 PRIVATE: Final = 0x40000
 SLAVE: Final = 0x80000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transom.http.messages import Answer, HttpRequest
@@ -33,12 +32,6 @@ def serve_login(node: Node, request: HttpRequest) -> Answer:
         return serve_process(node.machine.clock, request, streams, begin, _exit_status, failure)
     except HttpFailure as problem:
         raise UserError(str(problem).strip()) from problem
-
-
-def run_login(node: Node, command: Sequence[str], output: Output) -> ContainerProcess:
-    """Runs a command without input. Raises as `serve_login` does."""
-    runtime, machine = _login_target(node)
-    return runtime.login(machine, command, output)
 
 
 def _login_target(node: Node) -> tuple[SimRuntime, LoginMachine | None]:

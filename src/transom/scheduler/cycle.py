@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 
-from transom.kit.named_tuple import NamedTuple
 from transom.scheduler.arrays import Ints, Rows, np
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import CycleState, FitError, NodeStatuses
@@ -19,12 +18,6 @@ NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 _MIN_FEASIBLE_NODES_TO_FIND = 100
 _MIN_FEASIBLE_NODES_PERCENTAGE_TO_FIND = 5
 _FIRST_BATCH = 1.25  # nodes to filter first, relative to the number of feasible nodes to find
-
-
-class ScheduleResult(NamedTuple):
-    suggested_host: str
-    evaluated_nodes: int
-    feasible_nodes: int
 
 
 class NoNodesAvailable(SchedulingError):
@@ -44,8 +37,8 @@ class ScheduleAlgorithm:
         self._percentage = percentage_of_nodes_to_score
         self._next_start_node_index = 0
 
-    def schedule(self, framework: Framework, state: CycleState, pod: PodInfo) -> ScheduleResult:
-        """Raises FitError if the pod does not fit on any node."""
+    def schedule(self, framework: Framework, state: CycleState, pod: PodInfo) -> str:
+        """The name of the best node. Raises FitError if the pod does not fit on any node."""
         snapshot = self._snapshot
         if not len(snapshot):
             raise NoNodesAvailable(NO_NODES_AVAILABLE)
@@ -53,14 +46,13 @@ class ScheduleAlgorithm:
         if status is not None:
             message = status.message if framework.rules.pre_filter_message else ""
             raise FitError(len(snapshot), [(status, snapshot.order)], message)
-        feasible, evaluated = self._find_nodes_that_pass_filters(framework, state, pod)
+        feasible = self._find_nodes_that_pass_filters(framework, state, pod)
         if not len(feasible):
             raise FitError(len(snapshot), filtered_nodes_statuses(framework, state, pod))
         if len(feasible) == 1:
-            return ScheduleResult(snapshot.name(feasible[0]), evaluated, 1)
+            return snapshot.name(feasible[0])
         totals = prioritize_nodes(framework, state, pod, feasible)
-        host = feasible[self._select_host(totals)]
-        return ScheduleResult(snapshot.name(host), evaluated, len(feasible))
+        return snapshot.name(feasible[self._select_host(totals)])
 
     def _select_host(self, totals: Ints) -> int:
         """One of the nodes with the highest score, at random."""
@@ -69,8 +61,8 @@ class ScheduleAlgorithm:
 
     def _find_nodes_that_pass_filters(
         self, framework: Framework, state: CycleState, pod: PodInfo
-    ) -> tuple[Rows, int]:
-        """Enough feasible nodes, and how many nodes were evaluated to find them."""
+    ) -> Rows:
+        """Enough feasible nodes; the next search starts after the last one that was evaluated."""
         order = self._snapshot.order
         total = len(order)
         enough = num_feasible_nodes_to_find(total, self._percentage)
@@ -90,7 +82,7 @@ class ScheduleAlgorithm:
             feasible = feasible[:enough]
             evaluated = (self._snapshot.position(feasible[-1]) - start) % total + 1
         self._next_start_node_index = (start + evaluated) % total
-        return feasible, evaluated
+        return feasible
 
 
 def num_feasible_nodes_to_find(num_all_nodes: int, percentage: int) -> int:

@@ -34,7 +34,6 @@ class iinfo:
 
 
 _RANKS = {bool: 0, int: 1, uint64: 1, float: 2}
-_SCALARS = (bool, int, float)
 
 
 class ndarray:

@@ -23,7 +23,7 @@ from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.scheduling import scheduling_rules
 from transom.scheduler.cache import SchedulerCache
 from transom.scheduler.config import KubeSchedulerConfiguration, default_scheduler_config
-from transom.scheduler.cycle import NoNodesAvailable, ScheduleAlgorithm, ScheduleResult
+from transom.scheduler.cycle import NoNodesAvailable, ScheduleAlgorithm
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.event_handlers import EventHandlers
 from transom.scheduler.event_recorder import SchedulerEventRecorder, truncate_message
@@ -202,7 +202,7 @@ class Scheduler:
         state = CycleState()
         try:
             await framework.run_prepare_plugins(state, pod)
-            result = self.algorithm.schedule(framework, state, pod)
+            node_name = self.algorithm.schedule(framework, state, pod)
         except FitError as error:
             self._attempt_ended(item, framework, UNSCHEDULABLE)
             nominated, message = await self._run_post_filter(framework, state, pod, error)
@@ -222,7 +222,7 @@ class Scheduler:
             self._record_failure(item, framework, text, POD_REASON_SCHEDULER_ERROR)
         else:
             self._metrics.algorithm_ended(self._clock.monotonic() - item.attempt_started)
-            self._assume_and_bind(item, framework, state, result)
+            self._assume_and_bind(item, framework, state, node_name)
 
     def _attempt_ended(self, item: QueuedPodInfo, framework: Framework, result: str) -> None:
         seconds = self._clock.monotonic() - item.attempt_started
@@ -270,12 +270,12 @@ class Scheduler:
         return result.nominated_node_name, message
 
     def _assume_and_bind(
-        self, item: QueuedPodInfo, framework: Framework, state: CycleState, result: ScheduleResult
+        self, item: QueuedPodInfo, framework: Framework, state: CycleState, node_name: str
     ) -> None:
         """Assume the pod on its node, run the Reserve and Permit plugins, and bind it in the
         background.
         """
-        pod, node_name = item.pod_info, result.suggested_host
+        pod = item.pod_info
         try:
             self.cache.assume_pod(pod, node_name)
         except SchedulingError as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tests.apiserver.admission.support import PODS, pod, run
+from tests.inline_workers import InlineWorkers
 
 from transom.apiserver.admission.chain import AdmissionChain
 from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.context import RequestContext, UserInfo
 from transom.apiserver.core.resources import ResourceRegistry
-from transom.kit.workers import InlineWorkers
 
 ORDER = [
     "NamespaceLifecycle",

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.inline_workers import InlineWorkers
 
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.kit.clock import VirtualClock
-from transom.kit.workers import InlineWorkers
 from transom.store.api import StoreError, StoreRecord
 from transom.store.memory import MemoryStore
 

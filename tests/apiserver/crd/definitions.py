@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.apiserver.harness import Api, start
-
-from transom.kit.workers import InlineWorkers
+from tests.inline_workers import InlineWorkers
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "example.com"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ContextFactory
+from tests.inline_workers import InlineWorkers
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -17,7 +18,6 @@ from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.events import EventRecorder
 from transom.client.resources import EVENTS, NODES
 from transom.kit.clock import VirtualClock
-from transom.kit.workers import InlineWorkers
 from transom.kubelet import os_linux, os_windows
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig

@@ -9,6 +9,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.inline_workers import InlineWorkers
 from tests.kubelet.conftest import NODE, Cluster, NoServices, no_dial
 
 from transom.apiserver.core.context import UserInfo
@@ -16,7 +17,6 @@ from transom.apiserver.server import ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.events import EventRecorder
 from transom.client.resources import CONFIG_MAPS, SECRETS
-from transom.kit.workers import InlineWorkers
 from transom.kubelet import os_linux
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig

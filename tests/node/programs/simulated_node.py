@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from tests.inline_workers import InlineWorkers
 from tests.node.pools import make_pool
 from tests.simulation.loop import LoopClock, loop_clock
 
@@ -21,7 +22,6 @@ from transom.cluster.config import ClusterConfig
 from transom.cluster.options import add_ipv6_ranges
 from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import USER, ControllerManager
-from transom.kit.workers import InlineWorkers
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.serviceaccounts import group_names, user_name

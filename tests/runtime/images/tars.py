@@ -107,7 +107,7 @@ def image(
     if history:
         document["history"] = history
     recorded = encode_document(document)
-    kind = model.OCI_LAYER if oci else model.DOCKER_LAYER
+    kind = "application/vnd.oci.image.layer.v1.tar+gzip" if oci else model.DOCKER_LAYER
     rows: list[dict[str, Any]] = []
     for i, layer in enumerate(packed):
         row: dict[str, Any] = {"mediaType": kind, "digest": digest_of(layer), "size": len(layer)}
@@ -122,7 +122,9 @@ def image(
             "schemaVersion": 2,
             "mediaType": model.OCI_MANIFEST if oci else model.DOCKER_MANIFEST,
             "config": {
-                "mediaType": model.OCI_CONFIG if oci else model.DOCKER_CONFIG,
+                "mediaType": "application/vnd.oci.image.config.v1+json"
+                if oci
+                else model.DOCKER_CONFIG,
                 "digest": digest_of(recorded),
                 "size": len(recorded),
             },

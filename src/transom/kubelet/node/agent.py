@@ -114,10 +114,6 @@ class NodeAgent:
         self._news = True
         self._wake_up()
 
-    def network_problem(self) -> str:
-        """Why pods that need their own network must wait."""
-        return status.network_problem(self._env.runtime.status(), self._env.config.release)
-
     # ---- the loop
     # ----------------------------------------------------------------------------------------------
 

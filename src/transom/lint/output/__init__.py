@@ -15,4 +15,3 @@ MACHINE: Final[dict[str, Callable[[LintReport], str]]] = {
     "github": github.render_github,
     "junit": junit.render_junit,
 }
-FORMS: Final = ("text", *MACHINE)

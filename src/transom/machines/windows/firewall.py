@@ -85,7 +85,6 @@ def _windows_rule(
 _SHARING: Final = "File and Printer Sharing"
 _CORE: Final = "Core Networking"
 _REMOTE: Final = "Windows Remote Management"
-KUBERNETES: Final = "Kubernetes"
 KUBELET_RULE: Final = "KubeletAllow10250"
 OVERLAY_RULE: Final = FirewallRule(
     "OverlayTraffic4789UDP",

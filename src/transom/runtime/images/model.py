@@ -25,8 +25,6 @@ DOCKER_LAYER: Final = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 DOCKER_LAYER_TAR: Final = "application/vnd.docker.image.rootfs.diff.tar"
 OCI_INDEX: Final = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
-OCI_CONFIG: Final = "application/vnd.oci.image.config.v1+json"
-OCI_LAYER: Final = "application/vnd.oci.image.layer.v1.tar+gzip"
 SCHEMA1: Final = (
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
     "application/vnd.docker.distribution.manifest.v1+json",

@@ -159,14 +159,6 @@ class ImageStore:
         self._tag(reference, spec)
         return spec
 
-    def preload(self, image: str) -> None:
-        """Adds it at start-up. Raises RuntimeFailure as a pull does."""
-        reference = parse_image_name(image)
-        resolved = self._resolve(reference)
-        spec = resolved.spec(self._choose(resolved, hyperv=False))
-        self._store(reference, spec)
-        self._tag(reference, spec)
-
     def _resolve(self, reference: ImageReference) -> ResolvedImage:
         try:
             return self._look_up(reference)

@@ -16,7 +16,6 @@ from transom.userland.powershell.values import (
 )
 
 _CIM: Final = "MSFT_SmbGlobalMapping:ROOT/Microsoft/Windows/SMB/MSFT_SmbGlobalMapping"
-_LOGS: Final = r"C:\Windows\System32\winevt\Logs"
 
 
 def _remote_storage(call: CmdletCall) -> RemoteStorage | None:

@@ -180,7 +180,7 @@ def test_host_endpoints_bring_an_adapter(hns: HostNetworkService, net: str) -> N
     other = made_endpoint(hns, net, Name="cbr0_ep")
     hns.attach_to_host(other, 3)
     assert hns.adapters["vEthernet (cbr0_ep) 2"].compartment == 3
-    hns.detach_from_host(other)
+    assert hns.call("POST", f"/endpoints/{other}/detach", {"SystemType": "Host"})["Success"]
     assert hns.attachment(other) == ("", "")
     hns.delete("endpoint", key)
     assert not [name for name in hns.adapters if "cbr0_ep" in name]

@@ -39,9 +39,14 @@ def test_endpoints_are_in_one_namespace(hns: HostNetworkService) -> None:
         hns.add_to_namespace(two, a)
     assert caught.value.code == 0x803B002B
     assert caught.value.text.startswith("hcnModifyNamespace failed in Win32: ")
+    removed = {
+        "ResourceType": "Endpoint",
+        "RequestType": "Remove",
+        "Settings": {"EndpointId": a},
+    }
     with pytest.raises(HnsError, match="Element not found"):
-        hns.remove_from_namespace(two, a)
-    hns.remove_from_namespace(one, a)
+        hns.modify("namespace", two, removed)
+    hns.modify("namespace", one, removed)
     assert "HostComputeNamespace" not in hns.endpoints[a]
     assert "Resources" not in hns.namespaces[one]
     hns.add_to_namespace(two, a)

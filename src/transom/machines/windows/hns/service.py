@@ -244,14 +244,6 @@ class HostNetworkService:
         }
         self.modify("namespace", namespace_id, request)
 
-    def remove_from_namespace(self, namespace_id: str, endpoint_id: str) -> None:
-        request = {
-            "ResourceType": "Endpoint",
-            "RequestType": "Remove",
-            "Settings": {"EndpointId": endpoint_id},
-        }
-        self.modify("namespace", namespace_id, request)
-
     # ---- v1
     # ----------------------------------------------------------------------------------------------
 
@@ -281,11 +273,6 @@ class HostNetworkService:
         key = self._v1_endpoint(endpoint_id)
         with self.guarded("Attach", v1=True):
             endpoints.attach_host(self.store, key, compartment)
-
-    def detach_from_host(self, endpoint_id: str) -> None:
-        key = self._v1_endpoint(endpoint_id)
-        with self.guarded("Detach", v1=True):
-            endpoints.detach_host(self.store, key)
 
     # ---- queries
     # ----------------------------------------------------------------------------------------------
