@@ -50,7 +50,7 @@ TOKENS = {
 }
 
 
-# ---- the server
+# ---- the server ----
 
 
 async def serve(folder: Path, pods: int) -> None:
@@ -102,7 +102,7 @@ async def serve(folder: Path, pods: int) -> None:
     await asyncio.Event().wait()
 
 
-# ---- the clients
+# ---- the clients ----
 
 
 class Client:

@@ -363,7 +363,7 @@ def test_lock_of_a_deleted_cluster_is_not_taken_for_that_of_a_new_one() -> None:
     again.release()
 
 
-# ---- real processes
+# ---- real processes ----
 
 
 @pytest.fixture

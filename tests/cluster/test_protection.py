@@ -99,7 +99,7 @@ def test_wrong_files_are_reported_before_the_start(tmp_path: Path, policy_file: 
         )
 
 
-# ---- a real cluster
+# ---- a real cluster ----
 
 
 class Cluster:

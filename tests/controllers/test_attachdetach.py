@@ -366,8 +366,7 @@ async def test_a_controller_that_starts_again(world: ContextFactory) -> None:
         assert disk is not None and not disk.attachments
 
 
-# ---- provisioning
-# --------------------------------------------------------------------------------------------------
+# ---- provisioning ----
 
 
 async def provisioned(

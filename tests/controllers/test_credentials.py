@@ -248,8 +248,7 @@ async def test_requests_are_swept_up_every_hour(play: ContextFactory) -> None:
         assert await plane.missing(CERTIFICATE_SIGNING_REQUESTS, "", "r")
 
 
-# ---- bootstrap tokens
-# ------------------------------------------------------------------------------------------------
+# ---- bootstrap tokens ----
 
 
 def token(identifier: str, **data: str) -> Object:
@@ -318,8 +317,7 @@ def test_a_detached_signature_is_a_jws_without_content() -> None:
     assert not content and len(signature) == 43
 
 
-# ---- aggregated roles
-# ------------------------------------------------------------------------------------------------
+# ---- aggregated roles ----
 
 
 async def role(plane: Plane, name: str, resource: str, **labels: str) -> None:

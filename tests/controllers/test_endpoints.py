@@ -354,8 +354,7 @@ async def test_left_over_endpoints_go_at_the_start_but_not_locks(play: ContextFa
         )
 
 
-# ---- both families
-# --------------------------------------------------------------------------------------------------
+# ---- both families ----
 
 
 def test_a_service_of_two_families(play: ContextFactory) -> None:
@@ -403,8 +402,7 @@ def test_too_many_addresses_are_cut_fairly(
     assert [tuple(len(s.get(f) or ()) for f in fields) for s in found] == left
 
 
-# ---- mirroring
-# --------------------------------------------------------------------------------------------------
+# ---- mirroring ----
 
 
 async def test_written_endpoints_are_mirrored(play: ContextFactory) -> None:

@@ -37,8 +37,7 @@ NS = "default"
 NOW = 1_600_000_000.0
 
 
-# ---- the whole loop
-# --------------------------------------------------------------------------------------------------
+# ---- the whole loop ----
 
 
 class Server:
@@ -499,8 +498,7 @@ async def test_a_custom_resource_with_a_scale(play: ContextFactory) -> None:
         assert (status["expectedPods"], status["desiredHealthy"]) == (4, 3)
 
 
-# ---- arithmetic
-# --------------------------------------------------------------------------------------------------
+# ---- arithmetic ----
 
 
 def pod(

@@ -256,8 +256,7 @@ async def test_a_time_to_live_for_every_node(play: ContextFactory) -> None:
         }
 
 
-# ---- the rules by themselves
-# -----------------------------------------------------------------------------------------
+# ---- the rules by themselves ----
 
 
 def test_ranges_are_handed_out_in_turn() -> None:

@@ -126,8 +126,7 @@ def owners(found: list[Object]) -> set[str]:
     return {(controller_of(obj) or {"name": ""})["name"] for obj in found}
 
 
-# ---- faults
-# --------------------------------------------------------------------------------------------------
+# ---- faults ----
 
 
 class _CutWatch(BatchedWatch):

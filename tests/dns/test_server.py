@@ -127,8 +127,7 @@ def test_addresses_take_turns() -> None:
     assert firsts == {f"172.0.0.{i}" for i in (2, 3, 4, 5)}
 
 
-# ---- other servers
-# --------------------------------------------------------------------------------------------------
+# ---- other servers ----
 
 
 class Others:
@@ -341,8 +340,7 @@ def test_settings_that_cannot_work(settings: DnsSettings, text: str) -> None:
     )
 
 
-# ---- sockets
-# --------------------------------------------------------------------------------------------------
+# ---- sockets ----
 
 
 async def test_on_a_real_socket() -> None:

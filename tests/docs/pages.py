@@ -175,8 +175,7 @@ def _session(lines: list[str]) -> Iterator[Command]:
             output.append(line)
 
 
-# ---- output
-# --------------------------------------------------------------------------------------------------
+# ---- output ----
 
 # What is not the same in two runs. Both sides are normalised.
 _VARIABLE = [
@@ -217,8 +216,7 @@ def difference(expected: str, printed: str) -> str:
     return f"shown:\n{textwrap.indent(expected.strip(), '    ')}\nprinted:\n{textwrap.indent(printed.strip(), '    ')}"
 
 
-# ---- running
-# --------------------------------------------------------------------------------------------------
+# ---- running ----
 
 
 @dataclass

@@ -22,7 +22,7 @@ from tests.doctor.failures import (
 )
 
 CONTAINER_FAILURES: tuple[Failure, ...] = (
-    # ---- images
+    # ---- images ----
     Failure(
         "a tag that does not exist",
         A,
@@ -95,7 +95,7 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
         (pod(),),
         covers=("fault:fail-pull",),
     ),
-    # ---- sandboxes
+    # ---- sandboxes ----
     Failure(
         "hostNetwork on Windows",
         A,
@@ -127,7 +127,7 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
         ),
         (pod(),),
     ),
-    # ---- volumes
+    # ---- volumes ----
     Failure(
         "a ConfigMap of a volume that does not exist",
         A,
@@ -264,7 +264,7 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
         (mounting({"csi": {"driver": "a.b"}}),),
         (pod(),),
     ),
-    # ---- configuration of containers
+    # ---- configuration of containers ----
     Failure(
         "a ConfigMap of the environment that does not exist",
         A,
@@ -370,7 +370,7 @@ CONTAINER_FAILURES: tuple[Failure, ...] = (
         ),
         record="WIN-SEC-018",
     ),
-    # ---- starting and running
+    # ---- starting and running ----
     Failure(
         "a command that does not exist",
         A,

@@ -261,7 +261,7 @@ LASTING_FAILURES: tuple[Failure, ...] = (
         (workload(replicas=2, pod_spec={"topologySpreadConstraints": [SPREAD]}),),
         None,
     ),
-    # ---- newer releases
+    # ---- newer releases ----
     Failure(
         "a sidecar whose startup probe fails",
         A,

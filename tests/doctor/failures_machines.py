@@ -45,7 +45,7 @@ _SUB_PATHS = pod(
 )
 
 MACHINE_FAILURES: tuple[Failure, ...] = (
-    # ---- control plane
+    # ---- control plane ----
     Failure(
         "a webhook without a service",
         "validatingwebhookconfiguration/hook",
@@ -99,7 +99,7 @@ MACHINE_FAILURES: tuple[Failure, ...] = (
         ),
         undo=release(obj("ConfigMap", "kept", namespace="old")),
     ),
-    # ---- nodes
+    # ---- nodes ----
     Failure(
         "a node that is off",
         "node/linux-1",
@@ -191,7 +191,7 @@ MACHINE_FAILURES: tuple[Failure, ...] = (
         do=delete_node("control-plane"),
         undo=node("control-plane", "reboot"),
     ),
-    # ---- faults of Windows nodes
+    # ---- faults of Windows nodes ----
     Failure(
         "MAC spoofing off",
         "node/windows-1",

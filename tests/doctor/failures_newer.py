@@ -27,7 +27,7 @@ ADAPTER = "vEthernet (Ethernet)"
 HOST_PROCESS = {"hostProcess": True, "runAsUserName": "NT AUTHORITY\\Nobody"}
 
 NEWER_FAILURES: tuple[Failure, ...] = (
-    # ---- the network of machines
+    # ---- the network of machines ----
     Failure(
         "a network interface of a Linux node that is down",
         LINUX,
@@ -104,7 +104,7 @@ NEWER_FAILURES: tuple[Failure, ...] = (
         do=both(*(both(reboot("windows-1"), sleep(30)) for _ in range(3))),
         harmless=True,
     ),
-    # ---- Windows' services and features
+    # ---- Windows' services and features ----
     Failure(
         "a host networking service that is disabled",
         WINDOWS,
@@ -125,7 +125,7 @@ NEWER_FAILURES: tuple[Failure, ...] = (
         do=both(execute("windows-1", "Uninstall-WindowsFeature Containers"), reboot("windows-1")),
         undo=both(execute("windows-1", "Install-WindowsFeature Containers"), reboot("windows-1")),
     ),
-    # ---- containerd on Windows
+    # ---- containerd on Windows ----
     Failure(
         "a containerd of a Windows node that was stopped",
         WINDOWS,
@@ -186,7 +186,7 @@ NEWER_FAILURES: tuple[Failure, ...] = (
         record="WIN-OS-006",
         runtime="containerd",
     ),
-    # ---- later releases
+    # ---- later releases ----
     Failure(
         "a scheduling gate",
         A,

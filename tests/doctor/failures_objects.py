@@ -19,7 +19,7 @@ from tests.doctor.failures import (
 )
 
 OBJECT_FAILURES: tuple[Failure, ...] = (
-    # ---- workloads
+    # ---- workloads ----
     Failure(
         "a quota that is used up",
         "replicaset/default/w-",
@@ -171,7 +171,7 @@ OBJECT_FAILURES: tuple[Failure, ...] = (
         (obj("ResourceQuota", "q", spec={"hard": {"pods": "1"}}), pod()),
         (obj("ResourceQuota", "q", spec={"hard": {"pods": "9"}}), pod()),
     ),
-    # ---- services
+    # ---- services ----
     Failure(
         "a selector that no pod has",
         "service/default/s",
@@ -275,7 +275,7 @@ OBJECT_FAILURES: tuple[Failure, ...] = (
         first=(pod(), service(selector={"app": "a"})),
         also=("IngressClass c",),
     ),
-    # ---- storage
+    # ---- storage ----
     Failure(
         "a StorageClass that does not exist",
         "persistentvolumeclaim/default/v",

@@ -133,7 +133,7 @@ PULL = obj(
 )
 
 REFERENCE_FAILURES: tuple[Failure, ...] = (
-    # ---- probes
+    # ---- probes ----
     Failure(
         "a liveness probe of a port where nothing listens",
         A,
@@ -196,7 +196,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
         (probe("readinessProbe", "windows", exec={"command": ["cmd", "/c", "ver"]}),),
         record="WIN-CTR-003",
     ),
-    # ---- ports of services
+    # ---- ports of services ----
     Failure(
         "a UDP service of pods that declare TCP",
         S,
@@ -280,7 +280,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
             ),
         ),
     ),
-    # ---- names
+    # ---- names ----
     Failure(
         "an ExternalName for a Service that does not exist",
         S,
@@ -304,7 +304,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
         (external("db.example.invalid"),),
         (external("kubernetes.default.svc.cluster.local"),),
     ),
-    # ---- roles
+    # ---- roles ----
     Failure(
         "a RoleBinding without its Role",
         "rolebinding/default/b",
@@ -348,7 +348,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
             ),
         ),
     ),
-    # ---- Secrets
+    # ---- Secrets ----
     Failure(
         "a pull secret that does not exist",
         A,
@@ -384,7 +384,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
         ),
         also=("it names no class",),
     ),
-    # ---- workloads
+    # ---- workloads ----
     Failure(
         "a StatefulSet whose Service is not headless",
         "statefulset/default/w",
@@ -416,7 +416,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
         ),
         (pod(),),
     ),
-    # ---- scheduling
+    # ---- scheduling ----
     Failure(
         "pod affinity with a label that no node has",
         A,
@@ -471,7 +471,7 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
             mounting({"persistentVolumeClaim": {"claimName": "v"}}),
         ),
     ),
-    # ---- network policies
+    # ---- network policies ----
     Failure(
         "a policy that allows DNS to other pods only",
         "networkpolicy/default/np",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.doctor.failures import A, Failure, mounting, patch_node, pod
 
 SCHEDULING_FAILURES: tuple[Failure, ...] = (
-    # ---- scheduling
+    # ---- scheduling ----
     Failure(
         "a selector that no node matches",
         A,
@@ -253,7 +253,7 @@ SCHEDULING_FAILURES: tuple[Failure, ...] = (
         (pod(spec={"schedulerName": "nope"}),),
         (pod(),),
     ),
-    # ---- refused by the kubelet
+    # ---- refused by the kubelet ----
     Failure(
         "a forbidden sysctl",
         A,

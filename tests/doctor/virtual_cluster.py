@@ -212,8 +212,7 @@ class VirtualCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.api.stop()
 
-    # ---- what users do
-    # ----------------------------------------------------------------------------------------------
+    # ---- what users do ----
 
     async def apply(self, *objects: Object) -> None:
         """Creates each object, or changes one that exists to what is given."""
@@ -273,8 +272,7 @@ class VirtualCluster:
     ) -> None:
         await self.client.patch(resource, namespace, name, body, MERGE)
 
-    # ---- what doctor sees
-    # ----------------------------------------------------------------------------------------------
+    # ---- what doctor sees ----
 
     async def snapshot(self) -> ClusterSnapshot:
         return await gather_snapshot(self.reader, "127.0.0.1:6443", self.clock.time())

@@ -93,7 +93,7 @@ def nested(levels: int) -> bytes:
     return b'{"a":' * (levels - 1) + b"{}" + b"}" * (levels - 1)
 
 
-# ---- YAML ----------
+# ---- YAML ----
 
 YAMLS = {
     "flow list": b"x: [" + b"a," * (LIMIT // 2 - 40) + b"]",
@@ -122,7 +122,7 @@ async def test_yaml_of_an_account_without_permissions(document: bytes) -> None:
     assert status in (400, 422), answer
 
 
-# ---- values ----------
+# ---- values ----
 
 VALUES = {
     "20 digits": b"99999999999999999999",
@@ -283,7 +283,7 @@ async def test_numbers_with_thousands_of_digits(
     assert "Internal error" not in str(answer)
 
 
-# ---- depth ----------
+# ---- depth ----
 
 
 async def test_whatever_is_accepted_can_be_read_changed_and_deleted() -> None:
@@ -345,7 +345,7 @@ async def test_an_object_cannot_grow_beyond_the_limit() -> None:
     await api.ok("DELETE", f"{WIDGETS}/deep")
 
 
-# ---- size ----------
+# ---- size ----
 
 
 def pod(**spec: Any) -> dict[str, Any]:

@@ -103,7 +103,7 @@ async def start_with_account(**options: Any) -> Api:
     return api
 
 
-# ---- the size of a request to etcd ---------------------------------------------------------------
+# ---- the size of a request to etcd ----
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_managed_fields_are_dropped_before_an_object_is_too_large() -> Non
     assert (code, answer["message"]) == (500, TOO_LARGE)
 
 
-# ---- admission and answers -----------------------------------------------------------------------
+# ---- admission and answers ----
 
 
 async def test_a_pod_of_thousands_of_containers_does_not_hold_up_the_loop() -> None:
@@ -390,7 +390,7 @@ async def test_a_large_object_is_encoded_beside_the_loop(accept: str) -> None:
         assert piece is not None
 
 
-# ---- webhooks ------------------------------------------------------------------------------------
+# ---- webhooks ----
 
 
 def _nested(levels: int) -> bytes:
@@ -461,7 +461,7 @@ async def test_hostile_answers_of_webhooks(sort: str, body: bytes) -> None:
         endpoint.stop()
 
 
-# ---- protobuf ------------------------------------------------------------------------------------
+# ---- protobuf ----
 
 
 def _varint(value: int) -> bytes:
@@ -563,7 +563,7 @@ async def test_random_changes_of_a_protobuf_body(caplog: pytest.LogCaptureFixtur
     assert "Traceback" not in caplog.text
 
 
-# ---- clients inside the process ------------------------------------------------------------------
+# ---- clients inside the process ----
 
 
 @pytest.mark.parametrize("levels", [190, 210, 300, 2000])
@@ -587,7 +587,7 @@ async def test_clients_inside_the_process_get_the_error_of_http(levels: int) -> 
     assert raised.value.code == 400, raised.value.message
 
 
-# ---- lists and allocation ------------------------------------------------------------------------
+# ---- lists and allocation ----
 
 
 @pytest.mark.parametrize("accept", ["application/json", PROTOBUF, YAML, TABLE])

@@ -181,7 +181,7 @@ def test_lines_of_other_parts_grow_with_size(
     assert large <= MAX_LINES_RATIO * small, (small, large)
 
 
-# ---- bounds --------------------------------------------------------------------------------------
+# ---- bounds ----
 
 
 def test_a_proxy_uses_a_bounded_number_of_ports_and_addresses() -> None:

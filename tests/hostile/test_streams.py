@@ -84,7 +84,7 @@ def drain(sock: ssl.SSLSocket, seconds: float = 0.3) -> None:
             pass
 
 
-# ---- SPDY
+# ---- SPDY ----
 
 
 def streams(*names: str, writer: HeaderWriter | None = None, **headers: str) -> bytes:
@@ -250,7 +250,7 @@ def test_keys_of_a_terminal(node_victim: Victim, node_attack: Attack) -> None:
                 drain(sock, 0.1)
 
 
-# ---- port-forward
+# ---- port-forward ----
 
 
 def pair(number: int, writer: HeaderWriter, kinds: tuple[str, ...] = ("error", "data")) -> bytes:
@@ -307,7 +307,7 @@ def test_floods_of_forwarded_connections(
                     drain(sock, 0.1)
 
 
-# ---- WebSocket
+# ---- WebSocket ----
 
 
 def frame(payload: bytes, opcode: int = 2, *, final: bool = True, size: int | None = None) -> bytes:
@@ -377,7 +377,7 @@ def test_floods_on_a_log(node_victim: Victim, node_attack: Attack, rounds: int) 
                     flood(sock, WEBSOCKET_FLOODS[name][1]()[: 4 * MIB], 1.0)
 
 
-# ---- connections that do nothing
+# ---- connections that do nothing ----
 
 
 def test_upgrades_that_are_never_used(node_victim: Victim, node_attack: Attack) -> None:

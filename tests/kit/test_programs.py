@@ -151,8 +151,7 @@ def test_our_own_python_is_trusted() -> None:
     assert run_program([sys.executable, "-c", "print(1)"]).stdout == b"1\n"
 
 
-# ---- nothing else starts programs
-# ------------------------------------------------------------------------------------
+# ---- nothing else starts programs ----
 
 _STARTS = {
     "subprocess": {

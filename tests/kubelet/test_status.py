@@ -264,8 +264,7 @@ def test_a_completed_pod_keeps_its_address() -> None:
     assert new["podIP"] == "10.0.0.1"
 
 
-# ---- patches
-# --------------------------------------------------------------------------------------------------
+# ---- patches ----
 
 SCHEDULED = {
     "type": "PodScheduled",

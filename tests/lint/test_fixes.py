@@ -86,8 +86,7 @@ def test_fields_stay_in_pods_that_may_run_elsewhere() -> None:
     assert found["WIN-POD-010"] is not None
 
 
-# --- laws
-# --------------------------------------------------------------------------------------------------
+# ---- laws ----
 
 names = st.sampled_from(["a", "b", "containers", "a.b/c", "x y"])
 plain = st.integers(0, 9) | st.sampled_from(["text", "two words"])

@@ -188,7 +188,7 @@ def test_nothing_is_exceeded_exactly_when_the_sum_fits(
     assert set(quota.exceeded_resources(used, requested, hard)) == over
 
 
-# ---- rules of later releases
+# ---- rules of later releases ----
 
 
 def later(plural: str, obj: dict[str, Any], minor: int, group: str = "") -> dict[str, str]:

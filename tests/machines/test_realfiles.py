@@ -41,8 +41,7 @@ def windows(tmp_path: Path) -> Iterator[RealFiles]:
     made.destroy()
 
 
-# ---- against the model
-# -----------------------------------------------------------------------------------------------
+# ---- against the model ----
 
 _names = st.sampled_from(["a", "b", "..", "l", "."])
 _paths = st.lists(_names, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
@@ -125,8 +124,7 @@ def test_it_does_what_the_model_does(operations: list[tuple[Any, ...]]) -> None:
         real.close()
 
 
-# ---- the border
-# --------------------------------------------------------------------------------------------------
+# ---- the border ----
 
 
 def test_links_lead_nowhere_else(files: RealFiles, tmp_path: Path) -> None:
@@ -249,8 +247,7 @@ def test_destroy_leaves_nothing_mounted(tmp_path: Path) -> None:
     assert mounting.mount_points(str(tmp_path)) == []
 
 
-# ---- Windows
-# --------------------------------------------------------------------------------------------------
+# ---- Windows ----
 
 
 def test_windows_paths(windows: RealFiles) -> None:

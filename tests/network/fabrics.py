@@ -82,8 +82,7 @@ class Cluster:
         self.tracker.mark_synced("endpoints")
         self.fabric.before_look.append(self._sync)
 
-    # ---- nodes
-    # ----------------------------------------------------------------------------------------------
+    # ---- nodes ----
 
     def number(self, node: str) -> int:
         return list(self.nodes).index(node) + 1
@@ -268,8 +267,7 @@ class Cluster:
             ):
                 self.clock.advance(due - self.clock.monotonic())
 
-    # ---- pods and services
-    # ---------------------------------------------------------------------------------------
+    # ---- pods and services ----
 
     def pod(
         self,
@@ -446,8 +444,7 @@ class Cluster:
             }
         )
 
-    # ---- packets
-    # ----------------------------------------------------------------------------------------------
+    # ---- packets ----
 
     def stack(self, name: str) -> NetworkStack:
         """Of a node, a pod by its name, or `external`."""

@@ -251,8 +251,7 @@ def test_flannels_version(version: str, warned: bool) -> None:
     assert found(replace(plan, mode="l2bridge"), "warning") == []
 
 
-# ---- families
-# --------------------------------------------------------------------------------------------------
+# ---- families ----
 
 
 @pytest.mark.parametrize(
@@ -308,8 +307,7 @@ def test_both_families_need_a_gate() -> None:
     assert problem.message == "dual stack needs the feature gate IPv6DualStack, which is off"
 
 
-# ---- plugins
-# --------------------------------------------------------------------------------------------------
+# ---- plugins ----
 
 
 @pytest.mark.parametrize(

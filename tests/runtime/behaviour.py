@@ -263,8 +263,7 @@ async def until(
             await asyncio.wait([waiter], timeout=0.02)
 
 
-# ---- kinds
-# --------------------------------------------------------------------------------------------------
+# ---- kinds ----
 
 
 def unavailable(kind: str) -> str:

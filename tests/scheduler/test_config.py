@@ -221,7 +221,7 @@ profiles:
     assert harness.decide(pod("p", cpu="64", schedulerName="anywhere")) == "a"
 
 
-# ---- versions
+# ---- versions ----
 
 
 def later(minor: int) -> FeatureSet:

@@ -180,7 +180,7 @@ def test_requests_are_rounded_to_the_policy(
     assert (str(found["n"]) if found else None) == consumed
 
 
-# ---- long searches
+# ---- long searches ----
 
 
 CLASSES: dict[str, Object] = {"gpu": {"metadata": {"name": "gpu"}, "spec": {}}}

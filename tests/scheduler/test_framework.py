@@ -323,7 +323,7 @@ async def test_a_pod_that_no_bind_plugin_handles_is_rejected(play: ContextFactor
         assert (reason, text) == ("SchedulerError", "binding rejected: bind status: Skip, ")
 
 
-# ---- permit ------------------------------------------------------------------------------------
+# ---- permit ----
 
 
 async def test_a_waiting_pod_keeps_its_place_until_it_is_allowed(play: ContextFactory) -> None:
@@ -442,7 +442,7 @@ async def test_a_waiting_pod_that_goes_frees_its_place(play: ContextFactory, how
             assert cluster.scheduler.snapshot.used_pods.sum() == 0
 
 
-# ---- filter and score --------------------------------------------------------------------------
+# ---- filter and score ----
 
 
 def harness(*plugins: type[fw.Plugin], **options: Any) -> SchedulerHarness:
@@ -616,7 +616,7 @@ def test_a_plugin_that_misses_its_pre_filter_reports_the_missing_state() -> None
     )
 
 
-# ---- queue -------------------------------------------------------------------------------------
+# ---- queue ----
 
 
 async def test_a_gated_pod_is_queued_when_its_gates_are_removed(play: ContextFactory) -> None:

@@ -84,8 +84,7 @@ def complaints(api: ApiServer, clock: Clock, machines: Sequence[Machine]) -> lis
     return [text for check in _CHECKS for text in check(state)]
 
 
-# ---- nothing is left over
-# --------------------------------------------------------------------------------------------
+# ---- nothing is left over ----
 
 
 def _orphans(state: State) -> Iterator[str]:
@@ -148,8 +147,7 @@ def _pods(state: State) -> Iterator[str]:
             )
 
 
-# ---- workloads
-# --------------------------------------------------------------------------------------------------
+# ---- workloads ----
 
 
 def _differences(kind: str, obj: Object, wanted: dict[str, int]) -> Iterator[str]:
@@ -294,8 +292,7 @@ def _jobs(state: State) -> Iterator[str]:
                 yield f"cron job {_name(cron_job)} thinks that {ref['name']} is active"
 
 
-# ---- counts and lists that others keep
-# -------------------------------------------------------------------------------
+# ---- counts and lists that others keep ----
 
 
 def _budgets(state: State) -> Iterator[str]:

@@ -133,8 +133,7 @@ class Kubelet:
         finally:
             await self._informers.stop()
 
-    # ---- the node
-    # ----------------------------------------------------------------------------------------------
+    # ---- the node ----
 
     async def _register(self) -> None:
         while True:
@@ -194,8 +193,7 @@ class Kubelet:
                 LEASES, LEASE_NAMESPACE, {"metadata": {"name": name}, "spec": spec}
             )
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     async def _work(self) -> None:
         await self._pods.synced()
@@ -331,8 +329,7 @@ class Kubelet:
             if problem.reason not in ("NotFound", "Conflict", "Invalid"):
                 raise
 
-    # ---- what only happens to nodes
-    # ------------------------------------------------------------------------------
+    # ---- what only happens to nodes ----
 
     def flake(self, rng: random.Random) -> None:
         """A pod is not ready for a while, or fails altogether, as when a node is short of

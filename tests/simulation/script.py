@@ -138,8 +138,7 @@ class Script:
         for node in await self._all(NODES):
             await self._patch(NODES, node, {"spec": {"unschedulable": None}})
 
-    # ---- tools
-    # ----------------------------------------------------------------------------------------------
+    # ---- tools ----
 
     def _name(self, kind: str) -> str:
         return f"{kind}{next(self._numbers)}"
@@ -238,8 +237,7 @@ class Script:
         }
         return {"metadata": {"name": name}, "spec": spec}
 
-    # ---- making
-    # ----------------------------------------------------------------------------------------------
+    # ---- making ----
 
     async def _create_deployment(self) -> None:
         rng = self._rng
@@ -407,8 +405,7 @@ class Script:
         self._report(f"user creates namespace {name}")
         await self._client.create(NAMESPACES, "", {"metadata": {"name": name}})
 
-    # ---- changing
-    # ----------------------------------------------------------------------------------------------
+    # ---- changing ----
 
     async def _scale(self) -> None:
         found = await self._any(DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
@@ -473,8 +470,7 @@ class Script:
             if node["spec"].get("unschedulable"):
                 await self._patch(NODES, node, {"spec": {"unschedulable": None}})
 
-    # ---- taking away
-    # ---------------------------------------------------------------------------------------------
+    # ---- taking away ----
 
     async def _delete(self) -> None:
         found = await self._any(

@@ -97,8 +97,7 @@ class Watchdog:
             self.violations.append(text)
             self._report(f"VIOLATION {text}")
 
-    # ---- containers
-    # ----------------------------------------------------------------------------------------------
+    # ---- containers ----
 
     def started(self, machine: Machine, container: Container) -> None:
         """No name is carried by two at once, wherever they are."""
@@ -111,8 +110,7 @@ class Watchdog:
                         f"while {running.uid} of the same name runs on {other.name}"
                     )
 
-    # ---- commits
-    # ----------------------------------------------------------------------------------------------
+    # ---- commits ----
 
     def _committed(self, events: Sequence[StoreEvent]) -> None:
         now = self._clock.monotonic()

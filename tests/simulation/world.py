@@ -135,8 +135,7 @@ class World:
         assert self.watchdog is not None
         self.watchdog.started(machine, container)
 
-    # ---- who is there
-    # --------------------------------------------------------------------------------------------
+    # ---- who is there ----
 
     def _client(self, line: Line, who: str, name: str, *groups: str, agent: str = "") -> ApiClient:
         inner = InProcessClient(
@@ -214,8 +213,7 @@ class World:
 
         return self._process(machine.name, run_kubelet)
 
-    # ---- what happens to them
-    # ------------------------------------------------------------------------------------
+    # ---- what happens to them ----
 
     async def misfortunes(self) -> None:
         acts: list[tuple[Callable[[], Coroutine[Any, Any, None]], int]] = [
@@ -342,8 +340,7 @@ class World:
                 process.line.on_call = None
             process.start()
 
-    # ---- from the beginning to the end
-    # ---------------------------------------------------------------------------
+    # ---- from the beginning to the end ----
 
     async def play(self) -> list[str]:
         await self.api.start()

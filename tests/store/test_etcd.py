@@ -106,7 +106,7 @@ async def until_written(store: EtcdStore, key: str) -> StoreRecord:
             await asyncio.sleep(0.05)
 
 
-# ---- several writers
+# ---- several writers ----
 
 
 async def test_two_stores_see_each_others_writes_and_detect_conflicts(etcd: EtcdProcess) -> None:
@@ -230,7 +230,7 @@ async def test_a_restarted_store_has_everything_at_one_revision(etcd: EtcdProces
     await again.close()
 
 
-# ---- TTL, sealing, compaction
+# ---- TTL, sealing, compaction ----
 
 
 async def test_keys_with_a_ttl_share_a_lease_and_expire(etcd: EtcdProcess) -> None:
@@ -323,7 +323,7 @@ async def test_one_of_two_servers_compacts_to_the_revision_of_the_last_round(
     await store.close()
 
 
-# ---- faults
+# ---- faults ----
 
 
 async def test_a_lost_connection_leaves_no_gap_in_a_watch(etcd: EtcdProcess) -> None:
@@ -497,7 +497,7 @@ async def test_the_deadline_of_a_call_includes_connecting() -> None:
     assert failed.value.code == "DeadlineExceeded"
 
 
-# ---- addresses, TLS, users
+# ---- addresses, TLS, users ----
 
 
 def test_addresses() -> None:

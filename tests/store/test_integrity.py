@@ -52,8 +52,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-# ---- rows and ledger
-# -------------------------------------------------------------------------------------------------
+# ---- rows and ledger ----
 
 
 def test_a_checksum_covers_every_field() -> None:
@@ -91,8 +90,7 @@ def test_a_ledger_comes_back_and_a_changed_one_does_not() -> None:
         assert Ledger.unpack(packed[:at] + bytes([packed[at] ^ 4]) + packed[at + 1 :]) is None
 
 
-# ---- quarantine
-# --------------------------------------------------------------------------------------------------
+# ---- quarantine ----
 
 
 async def test_a_changed_value_is_quarantined_and_its_key_can_be_written_again(path: Path) -> None:
@@ -167,8 +165,7 @@ async def test_a_value_that_makes_no_sense_is_put_aside_while_the_store_runs(
     await store.close()
 
 
-# ---- in the background
-# -----------------------------------------------------------------------------------------------
+# ---- in the background ----
 
 
 async def test_a_row_that_changes_on_disk_is_found_and_written_again_from_memory(
@@ -198,8 +195,7 @@ async def test_a_row_that_changes_on_disk_is_found_and_written_again_from_memory
     await store.close()
 
 
-# ---- health
-# --------------------------------------------------------------------------------------------------
+# ---- health ----
 
 
 async def test_health_reports_a_failed_write_and_the_recovery(
@@ -323,8 +319,7 @@ def test_errors_of_the_disk_have_a_type_and_name_the_file(
     assert type(refused.value) is kind and str(path) in str(refused.value)
 
 
-# ---- older formats
-# --------------------------------------------------------------------------------------------------
+# ---- older formats ----
 
 
 def first_format(path: Path, rows: list[Row], compacted: int = 0) -> None:

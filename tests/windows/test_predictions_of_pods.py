@@ -221,8 +221,7 @@ async def _printed(node: TryNode, pod: Object, script: str) -> str:
     return re.sub(r" *[0-9][0-9,]+\b(?: K\b)?", " N", text) if script == "tasklist" else text
 
 
-# ---- looking closer
-# --------------------------------------------------------------------------------------------------
+# ---- looking closer ----
 
 
 @look

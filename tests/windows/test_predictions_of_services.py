@@ -244,8 +244,7 @@ def _balanced(nodes: Mapping[str, Any], service: Any) -> Balancers:
     return {names[vip]: found for (vip, _), found in node.balancers().items()}
 
 
-# ---- what takes more than one Service
-# ----------------------------------------------------------------------------------------
+# ---- what takes more than one Service ----
 
 
 @pytest.mark.windows("WIN-SVC-001", "LNET-08")
@@ -290,8 +289,7 @@ def test_named_target_ports(other: int, found: list[str]) -> None:
     )  # for both pods, whatever the second one says
 
 
-# ---- both families
-# --------------------------------------------------------------------------------------------------
+# ---- both families ----
 
 
 @pytest.mark.windows("WIN-SVC-016", "IP6-02")
@@ -350,8 +348,7 @@ def test_families_that_a_network_cannot_have(id: str, nodes: Any, spec: Any, sev
     ] == [(id, severity)]
 
 
-# ---- flannel
-# --------------------------------------------------------------------------------------------------
+# ---- flannel ----
 
 
 @pytest.mark.windows("WIN-NET-008", "WIN-NET-009", "CNI-05", "CNI-06")

@@ -95,8 +95,7 @@ def _misused(message: str, hint: str) -> Exception:
     return UserError(message, hint, EXIT_USAGE)
 
 
-# ---- tables
-# --------------------------------------------------------------------------------------------------
+# ---- tables ----
 
 
 def _networks(items: list[Any]) -> Rows:

@@ -120,7 +120,7 @@ class _Session:
             self._react(session.receive_data(data) if data else session.receive_eof())
         return self._code
 
-    # ---- from the node
+    # ---- from the node ----
 
     def _react(self, events: Sequence[remotecommand.Event]) -> None:
         for event in events:
@@ -139,7 +139,7 @@ class _Session:
                         )
                         self._code = _BROKEN
 
-    # ---- to the node
+    # ---- to the node ----
 
     def _call_threadsafe(self, act: Callable[[], None]) -> None:
         self._todo.append(act)

@@ -46,8 +46,7 @@ class ApiConnection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._transport is not None and self._lost is None and self._complete
 
-    # ---- requests
-    # ----------------------------------------------------------------------------------------------
+    # ---- requests ----
 
     async def exchange(self, request: bytes) -> ApiResponse:
         """Sends a request and waits for its whole response."""
@@ -116,8 +115,7 @@ class ApiConnection(asyncio.Protocol):
             self._transport.resume_reading()
         return data[:end].splitlines()
 
-    # ---- asyncio.Protocol
-    # ----------------------------------------------------------------------------------------
+    # ---- asyncio.Protocol ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -149,8 +147,7 @@ class ApiConnection(asyncio.Protocol):
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
 
-    # ---- httptools
-    # ----------------------------------------------------------------------------------------------
+    # ---- httptools ----
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value

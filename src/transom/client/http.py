@@ -85,8 +85,7 @@ class HttpClient:
         for connection in list(self._open):
             connection.abort("the client was closed")
 
-    # ---- verbs
-    # ----------------------------------------------------------------------------------------------
+    # ---- verbs ----
 
     async def get(
         self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
@@ -245,8 +244,7 @@ class HttpClient:
             raise _failure("GET", answer)
         return answer.body.decode(errors="replace")
 
-    # ---- requests
-    # ----------------------------------------------------------------------------------------------
+    # ---- requests ----
 
     async def _json(
         self,

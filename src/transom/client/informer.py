@@ -112,8 +112,7 @@ class Informer:
         self._failures = 0
         self._failed_at = float("-inf")
 
-    # ---- what users see
-    # ------------------------------------------------------------------------------------------
+    # ---- queries ----
 
     def get(self, namespace: str, name: str) -> Object | None:
         return self.store.get(namespace, name)
@@ -198,8 +197,7 @@ class Informer:
 
         handler.timer = self._clock.call_later(seconds, again)
 
-    # ---- the loop
-    # ----------------------------------------------------------------------------------------------
+    # ---- the loop ----
 
     async def run(self) -> None:
         """Keeps the store up to date until cancelled."""
@@ -315,8 +313,7 @@ class Informer:
         self._failures += 1
         await self._clock.sleep(wait * (1 + self._rng.random()))
 
-    # ---- changes
-    # ----------------------------------------------------------------------------------------------
+    # ---- changes ----
 
     async def _apply(self, batch: Iterable[WatchEvent]) -> None:
         began = time.perf_counter()

@@ -53,7 +53,7 @@ class NegotiatingClient:
     async def serves(self, resource: GroupVersionResource) -> bool:
         return (await self._find(resource)).resource is not None
 
-    # ---- reading -------------------------------------------------------------------------------------------------
+    # ---- reading ----
 
     async def get(
         self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
@@ -118,7 +118,7 @@ class NegotiatingClient:
     async def get_json(self, path: str) -> Any:
         return await self._client.get_json(path)
 
-    # ---- writing -------------------------------------------------------------------------------------------------
+    # ---- writing ----
 
     async def create(self, resource: GroupVersionResource, namespace: str, obj: Object) -> Object:
         served = await self._find(resource)
@@ -220,7 +220,7 @@ class NegotiatingClient:
             served.resource or resource, namespace, name, subresource, obj
         )
 
-    # ---- versions ------------------------------------------------------------------------------------------------
+    # ---- versions ----
 
     async def _find(self, resource: GroupVersionResource) -> _Served:
         known = self._served.get(resource)

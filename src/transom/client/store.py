@@ -36,8 +36,7 @@ class Indexer:
         self._indexers: dict[str, Index] = {}
         self._indices: dict[str, dict[str, dict[str, Object]]] = {}
 
-    # ---- reading
-    # ----------------------------------------------------------------------------------------------
+    # ---- reading ----
 
     def get(self, namespace: str, name: str) -> Object | None:
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
@@ -60,8 +59,7 @@ class Indexer:
     def __len__(self) -> int:
         return len(self._objects)
 
-    # ---- changing, by the informer
-    # -------------------------------------------------------------------------------
+    # ---- changing, by the informer ----
 
     def add_index(self, name: str, values: Index) -> None:
         """Indexes objects by the result of `values`. Adding the same index twice is fine."""

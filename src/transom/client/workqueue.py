@@ -58,8 +58,7 @@ class WorkQueue(Generic[Item]):
         """Whether nothing is queued or in progress; delayed items do not count."""
         return not self._ready and not self._working
 
-    # ---- adding
-    # ----------------------------------------------------------------------------------------------
+    # ---- adding ----
 
     def add(self, item: Item) -> None:
         if self._closed or item in self._dirty:
@@ -107,8 +106,7 @@ class WorkQueue(Generic[Item]):
     def failures(self, item: Item) -> int:
         return self._limiter.failures(item)
 
-    # ---- working
-    # ----------------------------------------------------------------------------------------------
+    # ---- working ----
 
     async def get(self) -> Item:
         """The next item; `done` must follow. Raises ShutDown at the end."""

@@ -38,8 +38,7 @@ class DiskContent:
         self._system: FileSystem | None = None
         self._saved = -1  # `changes` of the file system when it was last written
 
-    # ---- simulated nodes
-    # -----------------------------------------------------------------------------------------
+    # ---- simulated nodes ----
 
     def file_system(self, style: PathStyle, size: int, now: float) -> FileSystem:
         """The existing file system, or a new, empty one. Raises ContentError."""
@@ -87,8 +86,7 @@ class DiskContent:
             self._system = self._system.copy(0, now)
             self._saved = -1
 
-    # ---- nodes with real files
-    # -----------------------------------------------------------------------------------
+    # ---- nodes with real files ----
 
     def real_folder(self, style: PathStyle) -> Path:
         """The folder to mount. Raises ContentError and OSError."""
@@ -110,7 +108,7 @@ class DiskContent:
                 self._tree.unlink(missing_ok=True)
         return self._files / "root"
 
-    # ---- persistence ----------------------------------------------------------------------------
+    # ---- persistence ----
 
     def clear(self) -> None:
         """Clears the content when the disk is deleted or reformatted."""

@@ -96,8 +96,7 @@ class CloudDisk:
         }
 
 
-# ---- what providers answer
-# ---------------------------------------------------------------------------------------------
+# ---- errors of providers ----
 
 
 def _azure(status: int, code: str, message: str) -> str:

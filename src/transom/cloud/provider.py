@@ -101,8 +101,7 @@ class CloudProvider:
         self._saved = b""
         self._load()
 
-    # ---- disks
-    # ----------------------------------------------------------------------------------------------
+    # ---- disks ----
 
     def disks(self) -> Iterator[CloudDisk]:
         yield from self._disks.values()
@@ -284,8 +283,7 @@ class CloudProvider:
         ]
         return 1 + order.index(disk.name)
 
-    # ---- shares
-    # ----------------------------------------------------------------------------------------------
+    # ---- shares ----
 
     def shares(self) -> Iterator[FileShare]:
         yield from self._shares.values()
@@ -337,7 +335,7 @@ class CloudProvider:
                 "delete some with: transom cloud delete"
             )
 
-    # ---- persistence ----------------------------------------------------------------------------
+    # ---- persistence ----
 
     def _content(self, name: str, *, share: bool = False) -> DiskContent:
         digest = hashlib.blake2b(name.encode(), digest_size=12).hexdigest()

@@ -215,8 +215,7 @@ def _document(config: ClusterConfig) -> bytes:
     return json.dumps(asdict(config), indent=2).encode() + b"\n"
 
 
-# ---- a start
-# --------------------------------------------------------------------------------------------------
+# ---- a start ----
 
 # The files with the options of a start, while it is in progress and after it succeeded. The
 # configuration is last.

@@ -86,8 +86,7 @@ class CronJobs:
     async def run(self) -> None:
         await run_worker(self._queue, self._sync, (self._cron_jobs, self._jobs), _WORKERS)
 
-    # ---- one CronJob
-    # ---------------------------------------------------------------------------------------------
+    # ---- one CronJob ----
 
     async def _sync(self, key: str) -> None:
         cron_job = self._cron_jobs.by_key(key)
@@ -179,8 +178,7 @@ class CronJobs:
             return cron_job
         return await self._client.update_status(CRON_JOBS, {**cron_job, "status": status})
 
-    # ---- starting
-    # ----------------------------------------------------------------------------------------------
+    # ---- starting ----
 
     async def _schedule(self, cron_job: Object) -> CronSchedule:
         if len(cron_job["spec"].get("schedule", "")) <= _LONG:
@@ -309,8 +307,7 @@ class CronJobs:
         )
         return job
 
-    # ---- old Jobs
-    # ----------------------------------------------------------------------------------------------
+    # ---- old Jobs ----
 
     async def _clean_up(self, cron_job: Object) -> None:
         ended: dict[str, list[Object]] = {COMPLETE: [], FAILED: []}
@@ -339,8 +336,7 @@ class CronJobs:
         return True
 
 
-# ---- pure parts
-# --------------------------------------------------------------------------------------------------
+# ---- pure parts ----
 
 
 def _active(cron_job: Object) -> dict[str, Object]:

@@ -160,8 +160,7 @@ class DeviceTaintEviction:
             needs.append(self._rules)
         await run_worker(self._queue, self._sync, needs, _WORKERS)
 
-    # ---- changes
-    # ----------------------------------------------------------------------------------------------
+    # ---- changes ----
 
     def _claim_updated(self, old: Object, new: Object) -> None:
         before, after = old.get("status") or {}, new.get("status") or {}
@@ -233,8 +232,7 @@ class DeviceTaintEviction:
             if rule["metadata"]["uid"] in eviction.rules:
                 self._queue.add_after(_rule_work(rule), _STATUS_SECONDS)
 
-    # ---- what is tainted
-    # ----------------------------------------------------------------------------------------------
+    # ---- tainted devices ----
 
     def _all_rules(self) -> list[Object]:
         return [] if self._rules is None else self._rules.list()
@@ -289,8 +287,7 @@ class DeviceTaintEviction:
             if one["spec"]["pool"].get("generation", 0) == newest:
                 yield from one["spec"].get("devices") or ()
 
-    # ---- evictions
-    # ----------------------------------------------------------------------------------------------
+    # ---- evictions ----
 
     async def _sync(self, work: _Work) -> None:
         if work.kind == "pod":
@@ -349,8 +346,7 @@ class DeviceTaintEviction:
         }
         self._events.event(about, NORMAL, "DeviceTaintManagerEviction", text)
 
-    # ---- the status of rules
-    # ----------------------------------------------------------------------------------------------
+    # ---- the status of rules ----
 
     async def _report(self, work: _Work) -> None:
         rule = self._rules.by_key(work.key) if self._rules is not None else None

@@ -94,8 +94,7 @@ class Disruption:
         )
         await run_worker(self._queue, self._sync, needs)
 
-    # ---- what happens
-    # --------------------------------------------------------------------------------------------
+    # ---- event handlers ----
 
     def _changed(self, budget: Object) -> None:
         self._queue.add(object_key(budget))
@@ -147,8 +146,7 @@ class Disruption:
             known = self._selectors[uid] = wanted, owner_selector(budget)
         return known[1]
 
-    # ---- one budget
-    # ----------------------------------------------------------------------------------------------
+    # ---- one budget ----
 
     def _record_event(self, budget: Object, kind: str, reason: str, message: str) -> None:
         shown = {**budget, "apiVersion": self._shown.api_version}
@@ -296,8 +294,7 @@ class Disruption:
                 recheck = min(recheck or math.inf, expected + 0.001)
         return out, recheck
 
-    # ---- how many pods there should be
-    # ---------------------------------------------------------------------------
+    # ---- expected pods ----
 
     async def _expected(self, budget: Object, pods: Sequence[Object]) -> tuple[int, int]:
         """Expected pods, and the required number of healthy ones."""

@@ -165,8 +165,7 @@ def _is_labelled(endpoints: Object) -> bool:
     return bool(labels.get(_MANAGED_BY) == "endpoint-controller")
 
 
-# ---- subsets
-# --------------------------------------------------------------------------------------------------
+# ---- subsets ----
 
 _Port = tuple[str, int, str, str | None]  # name, number, protocol, application protocol
 _Address = tuple[str, str]  # IP and uid

@@ -97,8 +97,7 @@ def controller_settings(
     )
 
 
-# ---- ranges
-# --------------------------------------------------------------------------------------------------
+# ---- ranges ----
 
 
 def _network(text: str, option: str) -> Network:
@@ -157,8 +156,7 @@ def _masks(wanted: ControllerManagerOptions, pods: Sequence[Network]) -> tuple[i
     return wanted.node_mask or _MASK_IPV4, wanted.node_mask or _MASK_IPV6
 
 
-# ---- keys
-# --------------------------------------------------------------------------------------------------
+# ---- keys ----
 
 
 def _read(file: Path) -> bytes:

@@ -26,8 +26,7 @@ _INT32 = 1 << 31
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-# ---- facts about a node and a pod
-# -----------------------------------------------------------------------------------------------
+# ---- facts about a node and a pod ----
 
 
 def is_node_ready(node: Object) -> bool:
@@ -146,8 +145,7 @@ def _when(time: str | None) -> float:
     return parse_rfc3339(time) if time else float("inf")
 
 
-# ---- pods from templates
-# ---------------------------------------------------------------------------------------------
+# ---- pods from templates ----
 
 
 def name_prefix(owner: str) -> str:

@@ -102,8 +102,7 @@ class ReplicaSets:
     async def run(self) -> None:
         await run_worker(self._queue, self._sync, (self._sets, self._pods), _WORKERS)
 
-    # ---- what happens
-    # --------------------------------------------------------------------------------------------
+    # ---- event handlers ----
 
     def _enqueue(self, replica_set: Object) -> None:
         self._queue.add(object_key(replica_set))
@@ -118,8 +117,7 @@ class ReplicaSets:
         self._expectations.forget(object_key(replica_set))
         self._enqueue(replica_set)
 
-    # ---- one ReplicaSet
-    # ------------------------------------------------------------------------------------------
+    # ---- one ReplicaSet ----
 
     async def _sync(self, key: str) -> None:
         replica_set = self._sets.by_key(key)
@@ -244,8 +242,7 @@ def replication_controllers(env: ControllerContext) -> ReplicaSets:
     return ReplicaSets(env, REPLICATION_CONTROLLER)
 
 
-# ---- status
-# --------------------------------------------------------------------------------------------------
+# ---- status ----
 
 
 def _settled(replica_set: Object) -> bool:
@@ -296,8 +293,7 @@ def _status(
     return status
 
 
-# ---- who goes first
-# --------------------------------------------------------------------------------------------------
+# ---- deletion order ----
 
 
 def _to_delete(

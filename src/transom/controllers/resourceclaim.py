@@ -84,8 +84,7 @@ class ResourceClaims:
         needs = (self._pods, self._claims, self._templates)
         await run_worker(self._queue, self._sync, needs, _WORKERS)
 
-    # ---- what happens
-    # --------------------------------------------------------------------------------------------
+    # ---- event handlers ----
 
     def _pod_changed(self, pod: Object) -> None:
         for claim in owned_objects(self._claims, pod["metadata"]["uid"]):
@@ -121,8 +120,7 @@ class ResourceClaims:
         else:
             await self._sync_claim(key)
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     async def _sync_pod(self, key: str) -> None:
         pod = self._pods.by_key(key)
@@ -221,8 +219,7 @@ class ResourceClaims:
                 status = {**claim["status"], "reservedFor": [*users, user]}
                 await self._client.update_status(RESOURCE_CLAIMS, {**claim, "status": status})
 
-    # ---- claims
-    # ----------------------------------------------------------------------------------------------
+    # ---- claims ----
 
     async def _sync_claim(self, key: str) -> None:
         claim = self._claims.by_key(key)

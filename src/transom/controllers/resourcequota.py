@@ -71,8 +71,7 @@ class ResourceQuotas:
         with self._observing:
             await run_worker(self._queue, self._sync, (self._quotas,), _WORKERS)
 
-    # ---- when to count
-    # -------------------------------------------------------------------------------------------
+    # ---- when to recalculate ----
 
     def _quota_added(self, quota: Object) -> None:
         self._queue.add(object_key(quota))
@@ -115,8 +114,7 @@ class ResourceQuotas:
             if evaluator.matching((quota.get("status") or {}).get("hard") or ()):
                 self._queue.add_after(object_key(quota), _GATHER_SECONDS)
 
-    # ---- counting
-    # ----------------------------------------------------------------------------------------------
+    # ---- counting ----
 
     async def _sync(self, key: str) -> None:
         quota = self._quotas.by_key(key)

@@ -75,8 +75,7 @@ class LoadBalancers:
         # One worker: two services must not get the same address.
         await run_worker(self._queue, self._sync, (self._services, self._nodes))
 
-    # ---- changes
-    # ----------------------------------------------------------------------------------------------
+    # ---- changes ----
 
     def _added(self, service: Object) -> None:
         if _wanted(service) or _needs_cleanup(service):
@@ -130,8 +129,7 @@ class LoadBalancers:
                 else:
                     self._warn_no_hosts(service)
 
-    # ---- one service
-    # ---------------------------------------------------------------------------------------------
+    # ---- one service ----
 
     async def _sync(self, key: str) -> None:
         service = self._services.by_key(key)

@@ -67,8 +67,7 @@ def endpoint_rules(features: FeatureSet) -> EndpointRules:
 RULES_OF_1_20 = endpoint_rules(FeatureSet(DEFAULT))
 
 
-# ---- which services a pod belongs to
-# ---------------------------------------------------------------------------------
+# ---- services of a pod ----
 
 
 class Memberships:
@@ -153,8 +152,7 @@ def _membership_changed(old: Object, new: Object) -> bool:
     )
 
 
-# ---- facts
-# --------------------------------------------------------------------------------------------------
+# ---- facts ----
 
 
 def has_pod_ended(pod: Object) -> bool:
@@ -202,8 +200,7 @@ def is_ipv6_address(address: str) -> bool:
     return ":" in address
 
 
-# ---- since when
-# --------------------------------------------------------------------------------------------------
+# ---- trigger time ----
 
 
 class TriggerTimes:
@@ -247,8 +244,7 @@ def with_trigger_time(annotations: dict[str, str] | None, time: str) -> dict[str
     return out
 
 
-# ---- deterministic order
-# -------------------------------------------------------------------------------
+# ---- deterministic order ----
 
 
 def pod_digest(dump: str, *, fnv: bool = False) -> bytes:

@@ -114,8 +114,7 @@ class TokensController:
         if retry and queue.failures(key) < _TRIES:
             raise RetryLater("what was seen is not the newest state")
 
-    # ---- accounts
-    # ----------------------------------------------------------------------------------------------
+    # ---- accounts ----
 
     async def _sync_account(self, key: _AccountKey) -> None:
         account = self._accounts.get(key.namespace, key.name)
@@ -220,8 +219,7 @@ class TokensController:
             if not (is_not_found(problem) or is_conflict(problem)):
                 raise
 
-    # ---- secrets
-    # ----------------------------------------------------------------------------------------------
+    # ---- secrets ----
 
     async def _sync_secret(self, key: _SecretKey) -> None:
         secret = self._secrets.get(key.namespace, key.name) or self._made.get(

@@ -100,8 +100,7 @@ class StorageVersionMigrator:
         elif pending:
             await self._start(pending[0], resource)
 
-    # ---- the steps of a migration; each ends with a write of its status
-    # ----------------------------------------------------------------------------------------------
+    # ---- the steps of a migration; each ends with a write of its status ----
 
     async def _start(self, migration: Object, resource: tuple[str, str]) -> None:
         crd = await self._find_crd(resource)
@@ -183,8 +182,7 @@ class StorageVersionMigrator:
         completed = (_RUNNING, "False", "MigrationCompleted", "Migration completed")
         await self._report(migration, completed, observe=True)
 
-    # ---- status
-    # ----------------------------------------------------------------------------------------------
+    # ---- status ----
 
     async def _fail(self, migration: Object, text: str) -> None:
         message = f"migration encountered unhandled error: {text}"
@@ -227,8 +225,7 @@ class StorageVersionMigrator:
                 if not is_not_found(problem):
                     raise
 
-    # ---- other objects
-    # ----------------------------------------------------------------------------------------------
+    # ---- other objects ----
 
     async def _discover(self, resource: tuple[str, str]) -> DiscoveredResource | None:
         found, _failures = await preferred_resources(self._client)

@@ -133,8 +133,7 @@ def safe_encode(number: int) -> str:
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(number))
 
 
-# ---- the dump
-# --------------------------------------------------------------------------------------------------
+# ---- the dump ----
 
 
 @lru_cache(maxsize=256)

@@ -86,8 +86,7 @@ def _introduced(site: DemoSite, other: DemoSite) -> DemoSite:
     return site._replace(page=page, files=files, container=container, shows=f"{other.os}-")
 
 
-# ---- servers
-# --------------------------------------------------------------------------------------------------
+# ---- servers ----
 
 
 def _simulated(os: str, nodes: Sequence[Mapping[str, Any]]) -> DemoSite:
@@ -196,8 +195,7 @@ def _names(nodes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(str(node["name"]) for node in nodes)
 
 
-# ---- objects
-# --------------------------------------------------------------------------------------------------
+# ---- objects ----
 
 
 def site_objects(sites: Sequence[DemoSite]) -> list[Object]:

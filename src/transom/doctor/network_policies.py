@@ -215,7 +215,7 @@ def _matches(selector: Object | None, labels: Mapping[str, str]) -> bool:
     return from_object(selector or {}).matches(labels)
 
 
-# ---- ingress
+# ---- ingress ----
 
 
 def _lets_in(s: ClusterSnapshot, policy: Object, service: Object, pod: Object) -> bool:

@@ -260,8 +260,7 @@ def _failed(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFindi
     )
 
 
-# ---- containers
-# --------------------------------------------------------------------------------------------------
+# ---- containers ----
 
 
 def _container(

@@ -26,7 +26,7 @@ _PULL_TYPES: Final = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg
 _BOOTSTRAPPING: Final = "kubernetes.io/bootstrapping"
 
 
-# ---- role bindings
+# ---- role bindings ----
 
 
 def check_role_bindings(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
@@ -87,7 +87,7 @@ def _missing_accounts(s: ClusterSnapshot, kind: str, binding: Object) -> Iterato
         )
 
 
-# ---- pull secrets
+# ---- pull secrets ----
 
 
 def pull_secret_problems(s: ClusterSnapshot, pod: Object) -> list[str]:
@@ -139,7 +139,7 @@ def check_pull_secrets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             )
 
 
-# ---- services
+# ---- services ----
 
 
 def check_external_names(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

@@ -145,8 +145,7 @@ def _json(found: Any) -> str:
     return json.dumps(redact.redact_value(found), indent=1, default=str) + "\n"
 
 
-# ---- the text
-# --------------------------------------------------------------------------------------------------
+# ---- the text ----
 
 
 def _report(s: ClusterSnapshot, more: CollectedReport, listing: Iterable[str]) -> str:

@@ -70,8 +70,7 @@ def _nodes(s: ClusterSnapshot) -> Iterator[tuple[NodeState, str]]:
             yield found, f"node/{found.name}"
 
 
-# ---- pods, by their objects
-# ------------------------------------------------------------------------------------------
+# ---- pods, by their objects ----
 
 
 def check_selectors(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
@@ -369,8 +368,7 @@ def check_lost_balancers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             )
 
 
-# ---- nodes, from inside
-# ----------------------------------------------------------------------------------------------
+# ---- nodes, from inside ----
 
 
 def check_virtual_network(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

@@ -157,7 +157,7 @@ class GrpcConnection(asyncio.Protocol):
             self._transport.close()
         self._fail_all("Canceled", "grpc: the client connection is closing")
 
-    # ---- asyncio.Protocol
+    # ---- asyncio.Protocol ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -226,7 +226,7 @@ class GrpcConnection(asyncio.Protocol):
         self._settings_received.set()
         self._fail_all("Unavailable", self._lost)
 
-    # ---- events of h2
+    # ---- events of h2 ----
 
     def _on_headers(self, event: Any) -> None:
         call = self._calls.get(event.stream_id)
@@ -279,7 +279,7 @@ class GrpcConnection(asyncio.Protocol):
         for stream in [stream for stream in self._calls if stream > last]:
             self._finish(stream, RpcError("Unavailable", "the connection is draining"))
 
-    # ---- ends of calls
+    # ---- ends of calls ----
 
     def _finish(self, stream: int, outcome: bytes | RpcError) -> None:
         call = self._calls.pop(stream, None)
@@ -301,7 +301,7 @@ class GrpcConnection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_result(None)
 
-    # ---- bytes
+    # ---- bytes ----
 
     def _feed(self, stream: int, call: _Call) -> None:
         """Sends as much of a request as flow control allows."""

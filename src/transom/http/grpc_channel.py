@@ -140,7 +140,7 @@ class GrpcChannel(asyncio.Protocol):
         self._lost = "transport is closing"
         self.usable = True  # accepts further calls
 
-    # ---- calls
+    # ---- calls ----
 
     async def greeted(self) -> None:
         """Waits for the first frame of the server. Raises RpcError if there is none."""
@@ -247,7 +247,7 @@ class GrpcChannel(asyncio.Protocol):
         else:
             self._blocked.pop(stream.number, None)
 
-    # ---- the connection
+    # ---- the connection ----
 
     def close(self, reason: RpcError | None = None) -> None:
         """`reason` is the error of the calls that are still under way."""
@@ -341,7 +341,7 @@ class GrpcChannel(asyncio.Protocol):
             transport.write(b"".join(self._out))
             self._out.clear()
 
-    # ---- frames of the server
+    # ---- frames of the server ----
 
     def _on_data(self, flags: int, number: int, data: bytes) -> None:
         self._received += len(data)

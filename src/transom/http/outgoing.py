@@ -136,8 +136,7 @@ class OutgoingConnection(asyncio.Protocol):
         """Another exchange may start."""
         return self._transport is not None and self._lost is None and self._complete and self._keep
 
-    # ---- an exchange
-    # ---------------------------------------------------------------------------------------------
+    # ---- an exchange ----
 
     async def send(self, request: bytes, *, bodiless: bool = False) -> ResponseHead:
         """Sends a whole request and waits for the head of its response. `bodiless`: it is a
@@ -224,8 +223,7 @@ class OutgoingConnection(asyncio.Protocol):
             self.on_lost(self)
         return transport, early
 
-    # ---- asyncio.Protocol
-    # ----------------------------------------------------------------------------------------
+    # ---- asyncio.Protocol ----
 
     def connection_made(
         self, transport: Any
@@ -310,8 +308,7 @@ class OutgoingConnection(asyncio.Protocol):
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
 
-    # ---- httptools
-    # ----------------------------------------------------------------------------------------------
+    # ---- httptools ----
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is None or self._head.done():

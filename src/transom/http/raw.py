@@ -127,7 +127,7 @@ class RawConnection:
         self._input.discard()
         self._connection.abort()
 
-    # ---- for the connection
+    # ---- for the connection ----
 
     def feed(self, data: bytes) -> None:
         self._input.feed(data)

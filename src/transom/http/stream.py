@@ -150,7 +150,7 @@ class Stream:
             self._pending_size = 0
             connection.write_stream(decode_chunks(data) if connection.stream_is_plain else data)
 
-    # ---- for the connection
+    # ---- for the connection ----
 
     def resume(self) -> None:
         """The socket accepts more."""

@@ -94,7 +94,7 @@ class Upgraded(asyncio.Protocol):
         self._input.discard()
         self._transport.abort()
 
-    # ---- asyncio.Protocol
+    # ---- asyncio.Protocol ----
 
     def data_received(self, data: bytes) -> None:
         self._input.feed(data)

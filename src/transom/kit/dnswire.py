@@ -128,8 +128,7 @@ class DnsMessage(NamedTuple):
         return bool(self.flags & TC)
 
 
-# ---- names
-# --------------------------------------------------------------------------------------------------
+# ---- names ----
 
 
 @lru_cache(maxsize=16384)
@@ -279,8 +278,7 @@ def _read_name(data: bytes, position: int) -> tuple[bytes, int, int]:
     return b"".join(pieces), end if end >= 0 else position + 1, len(pieces) + jumps
 
 
-# ---- reading
-# --------------------------------------------------------------------------------------------------
+# ---- reading ----
 
 
 def parse_dns_message(data: bytes) -> DnsMessage:
@@ -352,8 +350,7 @@ def _whole_data(
     return b"".join(pieces)
 
 
-# ---- writing
-# --------------------------------------------------------------------------------------------------
+# ---- writing ----
 
 
 def encode_query(
@@ -479,8 +476,7 @@ def _owner(owner: bytes, pointers: dict[bytes, bytes]) -> bytes:
     return owner
 
 
-# ---- the data of records
-# -------------------------------------------------------------------------------------------------
+# ---- the data of records ----
 
 
 @lru_cache(maxsize=65536)

@@ -147,15 +147,13 @@ class LoopWatchdog:
             ),
         ]
 
-    # ---- on the loop's thread
-    # ------------------------------------------------------------------------------------
+    # ---- on the loop's thread ----
 
     def _beat(self) -> None:
         self._beat_cpu = time.thread_time()
         self._waiting = False
 
-    # ---- on the watchdog's thread
-    # ----------------------------------------------------------------------------------
+    # ---- on the watchdog's thread ----
 
     def _watch(self) -> None:
         assert self._loop is not None

@@ -154,7 +154,7 @@ class WorkerThread:
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
-    # ---- on the event loop -----------------------------------------------------------------------
+    # ---- on the event loop ----
 
     def _submit(self, job: _Job[Any], group: Hashable) -> None:
         with self._lock:
@@ -213,7 +213,7 @@ class WorkerThread:
             _raise_in(thread.ident, _Interrupted)
         job.interrupts_sent += 1
 
-    # ---- in the worker thread --------------------------------------------------------------------
+    # ---- in the worker thread ----
 
     def _serve(self) -> None:
         while True:

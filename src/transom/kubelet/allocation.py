@@ -59,8 +59,7 @@ class AllocationManager:
         release = Release(*env.config.release)
         self._has_events = kubelet_has(release, "ResizeEvents")
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     def add_pod(self, pod: Object) -> None:
         uid = uid_of(pod)
@@ -125,8 +124,7 @@ class AllocationManager:
             if (conditions.get("PodResizePending") or {}).get("reason") == "Deferred":
                 yield uid
 
-    # ---- resizing
-    # ----------------------------------------------------------------------------------------------
+    # ---- resizing ----
 
     def resize(self, pod: Object, active_pods: Sequence[Object], state: PodState) -> Object:
         """Allocates the resources of the spec if they fit. Returns the pod to run."""

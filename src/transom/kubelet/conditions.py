@@ -32,8 +32,7 @@ def own_conditions(features: PodFeatures) -> frozenset[str]:
     return out
 
 
-# ---- phase
-# --------------------------------------------------------------------------------------------------
+# ---- phase ----
 
 
 @dataclass(slots=True)
@@ -155,8 +154,7 @@ def _count_regular(
         counts.unknown += 1
 
 
-# ---- conditions
-# --------------------------------------------------------------------------------------------------
+# ---- conditions ----
 
 
 def _names(items: Iterable[str]) -> str:

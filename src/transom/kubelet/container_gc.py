@@ -54,8 +54,7 @@ class ContainerGC:
             self._log_directories()
         self._dead_links()
 
-    # ---- containers
-    # ----------------------------------------------------------------------------------------------
+    # ---- containers ----
 
     async def _containers(self, ready: bool, terminated_too: bool) -> None:
         units: dict[tuple[str, str], list[Container]] = {}
@@ -78,8 +77,7 @@ class ContainerGC:
         except (RuntimeFailure, OSError) as problem:
             log.warning("the container %s was not removed: %s", container.id, problem)
 
-    # ---- sandboxes
-    # ----------------------------------------------------------------------------------------------
+    # ---- sandboxes ----
 
     async def _sandboxes(self, terminated_too: bool) -> None:
         in_use = {c.sandbox_id for c in self._env.runtime.containers()}
@@ -99,8 +97,7 @@ class ContainerGC:
         except RuntimeFailure as problem:
             log.warning("the sandbox %s was not removed: %s", sandbox.id, problem)
 
-    # ---- logs
-    # ----------------------------------------------------------------------------------------------
+    # ---- logs ----
 
     def _log_directories(self) -> None:
         files, root = self._env.host.files, self._env.config.pod_logs_dir
@@ -122,8 +119,7 @@ class ContainerGC:
             if container is None or container.state == "exited":
                 files.remove(path)
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     def _is_gone(self, uid: str, terminated_too: bool) -> bool:
         pod = self._pod(uid)

@@ -103,8 +103,7 @@ class KubeletCore:
             env.clock, env.rng, env.config.sync_frequency, self._sync, on_synced
         )
 
-    # ---- lifecycle
-    # ---------------------------------------------------------------------------------------------
+    # ---- lifecycle ----
 
     async def run(self, node: Awaitable[None] | None = None) -> None:
         """Runs until cancelled; the runtime keeps running its containers then. Accepts pods of the
@@ -166,8 +165,7 @@ class KubeletCore:
             return [*pods]
         return [self._allocation.allocated_pod(pod) for pod in pods]
 
-    # ---- pod updates
-    # ---------------------------------------------------------------------------------------------
+    # ---- pod updates ----
 
     def pod_added(self, pod: Object) -> None:
         uid = uid_of(pod)
@@ -268,8 +266,7 @@ class KubeletCore:
                 self._sync.refresh(worker)
             self.workers.wake(worker)
 
-    # ---- queries
-    # ----------------------------------------------------------------------------------------------
+    # ---- queries ----
 
     async def kill_pod(
         self, pod: Object, reason: str, message: str, grace: int | None = None

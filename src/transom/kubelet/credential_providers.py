@@ -74,8 +74,7 @@ class _CacheEntry(NamedTuple):
     expires: float
 
 
-# ---- configuration
-# --------------------------------------------------------------------------------------------------
+# ---- configuration ----
 
 
 def read_provider_configs(
@@ -262,8 +261,7 @@ def _config(
     )
 
 
-# ---- credentials
-# --------------------------------------------------------------------------------------------------
+# ---- credentials ----
 
 
 class CredentialProviders:
@@ -363,7 +361,7 @@ class _Provider:
             raise ProviderError(f"failed to get service account token: {problem}") from problem
         return str(answer["status"]["token"])
 
-    # ---- the program
+    # ---- the program ----
 
     async def _call_once(self, image: str, account: _Account) -> Object:
         """Pods that need the same credentials at the same time share one call."""
@@ -437,7 +435,7 @@ class _Provider:
             )
         return entries
 
-    # ---- the cache
+    # ---- the cache ----
 
     def _cached(self, image: str, account: _Account) -> tuple[tuple[str, AuthConfig], ...] | None:
         now = self._env.clock.monotonic()

@@ -71,8 +71,7 @@ class ShutdownPeriod(NamedTuple):
     seconds: int
 
 
-# ---- configuration
-# --------------------------------------------------------------------------------------------------
+# ---- configuration ----
 
 
 def shutdown_periods(config: KubeletConfig) -> tuple[ShutdownPeriod, ...]:
@@ -145,8 +144,7 @@ def _enabled(config: KubeletConfig) -> Callable[[str], bool]:
     return FeatureSet(Release(*config.release), config.feature_gates).enabled
 
 
-# ---- the shutdown
-# --------------------------------------------------------------------------------------------------
+# ---- the shutdown ----
 
 
 class NodeShutdownManager:

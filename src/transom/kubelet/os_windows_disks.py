@@ -120,8 +120,7 @@ class WindowsDisks:
         _link(files, share.path + "\\", target)
 
 
-# ---- Linux storage
-# --------------------------------------------------------------------------------------------------
+# ---- Linux storage ----
 
 
 def mount_problem(
@@ -207,8 +206,7 @@ _STORAGE_ERRORS: Final[Mapping[str, Callable[[StorageRequest], VolumeFailure]]] 
 }
 
 
-# ---- files
-# --------------------------------------------------------------------------------------------------
+# ---- files ----
 
 
 def _mount_root(files: Files, content: DiskContent, root: str, size: int, now: float) -> None:

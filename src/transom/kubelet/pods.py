@@ -77,8 +77,7 @@ class Pods:
             if self.informer.get(*pod_full_name(pod)) is not None:
                 self._add(pod)
 
-    # ---- queries
-    # ----------------------------------------------------------------------------------------------
+    # ---- queries ----
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -143,8 +142,7 @@ class Pods:
             return pod
         return self.mirror_of(pod)
 
-    # ---- the API
-    # ----------------------------------------------------------------------------------------------
+    # ---- the API ----
 
     def _add(self, pod: Object) -> None:
         if self._first is not None:
@@ -198,8 +196,7 @@ class Pods:
         elif pod_full_name(mirror) in self._mirrors:
             self._listener.mirror_orphaned(mirror)
 
-    # ---- other sources
-    # -------------------------------------------------------------------------------------------
+    # ---- other sources ----
 
     async def follow(self, name: str, source: PodSource) -> None:
         """Accepts the pods of a source until cancelled."""

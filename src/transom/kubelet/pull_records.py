@@ -109,8 +109,7 @@ class PullRecords:
                 self._merge(text, image.id, None, None)
                 self._remove(self._pulling, name)
 
-    # ---- pulls
-    # ---------------------------------------------------------------------------------------------
+    # ---- pulls ----
 
     def pull_begins(self, image: str) -> None:
         """Raises OSError."""
@@ -133,8 +132,7 @@ class PullRecords:
             return
         self._remove(self._pulling, _file_name(image))
 
-    # ---- access
-    # ---------------------------------------------------------------------------------------------
+    # ---- access ----
 
     def needs_verification(self, image: str, image_id: str) -> bool:
         """Whether the credentials of a pod decide if it can use the image that the node has."""
@@ -218,8 +216,7 @@ class PullRecords:
             return {}
         return found if isinstance(found, dict) else {}
 
-    # ---- files
-    # ---------------------------------------------------------------------------------------------
+    # ---- files ----
 
     def _remember(self, image: str, image_id: str, tracked: TrackedAuth) -> None:
         try:

@@ -173,8 +173,7 @@ class ContainerStarter:
         except RuntimeFailure as failure:
             log.warning("container %s could not be removed: %s", container.id, failure)
 
-    # ---- the sandbox
-    # ---------------------------------------------------------------------------------------------
+    # ---- the sandbox ----
 
     async def _place(self, pod: Object, state: PodState, actions: PodActions) -> _Place | None:
         runtime = self._env.runtime
@@ -219,8 +218,7 @@ class ContainerStarter:
             return None
         return _Place(sandbox, config or sandbox.config, state)
 
-    # ---- containers
-    # ----------------------------------------------------------------------------------------------
+    # ---- containers ----
 
     async def _start_all(
         self, worker: PodWorker, pod: Object, place: _Place, actions: PodActions

@@ -296,8 +296,7 @@ def _by_name(entry: Object) -> str:
     return name
 
 
-# ---- containers
-# --------------------------------------------------------------------------------------------------
+# ---- containers ----
 
 
 class _Converter:

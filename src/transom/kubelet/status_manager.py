@@ -166,8 +166,7 @@ class StatusManager:
                 entry.task.cancel()
         self._entries.clear()
 
-    # ---- preparing a status
-    # ----------------------------------------------------------------------------------------
+    # ---- preparing a status ----
 
     def _stamp(self, status: Object, old: Object) -> None:
         now = rfc3339(self._clock.time())
@@ -186,8 +185,7 @@ class StatusManager:
             )
         status["startTime"] = old.get("startTime") or now
 
-    # ---- writing
-    # ----------------------------------------------------------------------------------------------
+    # ---- writing ----
 
     def _start(self, entry: _Entry, seconds: float) -> None:
         if entry.task is not None:
@@ -323,8 +321,7 @@ def _illegal(old: Object, new: Object, pod: Object, features: PodFeatures) -> st
 _ENDED = {"containerStatuses": "containers", "initContainerStatuses": "initContainers"}
 
 
-# ---- the difference of two statuses, as a strategic merge patch
-# --------------------------------------------------
+# ---- the difference of two statuses, as a strategic merge patch ----
 
 
 def pod_status_merge_patch(old: Object, new: Object, own_types: frozenset[str]) -> Object | None:

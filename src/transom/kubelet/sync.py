@@ -136,8 +136,7 @@ class PodSync:
     def _record_event(self, pod: Object, kind: str, reason: str, message: str) -> None:
         self._env.events.event(pod_ref(pod), kind, reason, message)
 
-    # ---- running pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- running pods ----
 
     async def _live(self, worker: PodWorker, pod: Object, runtime: RuntimeStatus) -> SyncOutcome:
         state = self._read(worker)
@@ -254,8 +253,7 @@ class PodSync:
         worker.resync = False
         return True
 
-    # ---- the deadline
-    # --------------------------------------------------------------------------------------------
+    # ---- the deadline ----
 
     def _remaining(self, pod: Object) -> float:
         start = self._pods.reported_status(pod).get("startTime")
@@ -289,8 +287,7 @@ class PodSync:
             pod, {**now, "phase": "Failed", "reason": "DeadlineExceeded", "message": _DEADLINE}
         )
 
-    # ---- terminating pods
-    # ------------------------------------------------------------------------------------------
+    # ---- terminating pods ----
 
     async def _kill(self, pod: Object, state: PodState, grace: int | None = None) -> bool:
         try:

@@ -48,8 +48,7 @@ class Terminator:
         self._features = env.config.pod_features
         self._late: set[asyncio.Task[None]] = set()
 
-    # ---- stopping
-    # ----------------------------------------------------------------------------------------------
+    # ---- stopping ----
 
     async def kill_pod(self, pod: Object | None, state: PodState, grace: int | None = None) -> None:
         """Stops all containers at once, sidecars after the others, then the sandboxes. `pod` is
@@ -207,8 +206,7 @@ class Terminator:
         for task in self._late:
             task.cancel()
 
-    # ---- events and messages
-    # ----------------------------------------------------------------------------------------------
+    # ---- events and messages ----
 
     def event(
         self,

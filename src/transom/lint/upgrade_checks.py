@@ -187,7 +187,7 @@ def title_of(obj: ManifestObject) -> str:
     return f"{obj.kind} {obj.namespace}/{obj.name}" if obj.namespace else f"{obj.kind} {obj.name}"
 
 
-# ---- what only an upgrade breaks
+# ---- changes between releases ----
 
 
 def _found(

@@ -194,8 +194,7 @@ def _endpoint_from_v1(endpoint: Object) -> Object:
     return out
 
 
-# --- policy/v1beta1 PodDisruptionBudget: there an empty selector matches no pod, in v1 every pod
-# ----------
+# ---- policy/v1beta1 PodDisruptionBudget: there an empty selector matches no pod, in v1 every pod ----
 
 _NEVER = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 _MATCH_NONE = {"matchExpressions": [{"key": _NEVER, "operator": "Exists"}]}
@@ -252,8 +251,7 @@ def _zero_shares_from_v1(out: Object) -> None:
         _annotate(out, PRESERVE_ZERO_SHARES, "")
 
 
-# --- apiextensions.k8s.io/v1beta1: what all versions have in common stands once, above them
-# ----------
+# ---- apiextensions.k8s.io/v1beta1: what all versions have in common stands once, above them ----
 
 _SHARED = (
     ("validation", "schema"),

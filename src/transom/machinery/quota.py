@@ -78,8 +78,7 @@ class QuotaEvaluator(NamedTuple):
     concerns: Callable[[Object, Object], bool] | None = None
 
 
-# ---- amounts
-# --------------------------------------------------------------------------------------------------
+# ---- amounts ----
 
 
 def parse_amounts(texts: Mapping[str, str] | None) -> Amounts:
@@ -123,8 +122,7 @@ def equal_amounts(first: Amounts, second: Amounts) -> bool:
     return first.keys() == second.keys() and all(first[name] == second[name] for name in first)
 
 
-# ---- pods
-# --------------------------------------------------------------------------------------------------
+# ---- pods ----
 
 _POD_COUNT = "count/pods"
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -334,8 +332,7 @@ def _names_match(selector: Object, names: set[str]) -> bool:
     return bool(names) == (operator == "Exists")
 
 
-# ---- services, claims, and everything that is only counted
-# -----------------------------------------------------------
+# ---- services, claims, and everything that is only counted ----
 
 
 def _service_usage(rules: QuotaRules, service: Object, _now: float) -> Amounts:
@@ -534,8 +531,7 @@ def evaluator_for(
     return _COUNTED[key] if key in _COUNTED else _counter(group, plural)
 
 
-# ---- quotas
-# --------------------------------------------------------------------------------------------------
+# ---- quotas ----
 
 
 def scope_selectors(spec: Object) -> list[Object]:

@@ -41,8 +41,7 @@ def describe_rule(rule: Rule) -> str:
     )
 
 
-# ---- what a rule allows
-# ----------------------------------------------------------------------------------------------
+# ---- matching ----
 
 
 def matches_resource(rule: Rule, verb: str, group: str, resource: str, subresource: str) -> bool:
@@ -123,8 +122,7 @@ def _is_wide(rule: Rule) -> bool:
     return any(len(rule.get(field) or ()) > _FEW_VALUES for field in _RESOURCE_FIELDS)
 
 
-# ---- what covers what
-# ------------------------------------------------------------------------------------------------
+# ---- coverage of rules ----
 
 
 def uncovered_rules(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
@@ -317,8 +315,7 @@ def compact_rules(rules: Iterable[Rule]) -> list[Rule]:
     return out + list(simple.values())
 
 
-# ---- aggregation
-# --------------------------------------------------------------------------------------------------
+# ---- aggregation ----
 
 
 def aggregated_rules(role: Object, roles: Iterable[Object]) -> list[Object]:

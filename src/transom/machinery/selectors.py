@@ -37,8 +37,7 @@ class SelectorError(ValueError):
         self.newer = newer or text
 
 
-# --- label selectors
-# -------------------------------------------------------------------------------------------------
+# ---- label selectors ----
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "in", "notin", "exists", "!"
 EQUALS, DOUBLE_EQUALS, NOT_EQUALS, GREATER, LESS = "=", "==", "!=", "gt", "lt"

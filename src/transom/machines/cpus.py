@@ -81,8 +81,7 @@ class CpuTopology:
         wanted = frozenset(cores)
         return frozenset(cpu for cpu in self.all if self.core_of(cpu) in wanted)
 
-    # ---- taking CPUs
-    # ----------------------------------------------------------------------------------------------
+    # ---- CPU allocation ----
 
     def take_packed(
         self, available: CpuSet, count: int, *, spread: bool = False, one_cache: bool = False

@@ -108,8 +108,7 @@ def looked_at(directory: int, name: str) -> Iterator[int]:
         os.close(fd)
 
 
-# ---- trees
-# --------------------------------------------------------------------------------------------------
+# ---- trees ----
 
 
 def open_directory(directory: int, name: str) -> int:

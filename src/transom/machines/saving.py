@@ -278,8 +278,7 @@ def _paths(base: Inode) -> dict[int, list[str]]:
     return out
 
 
-# ---- bytes
-# --------------------------------------------------------------------------------------------------
+# ---- bytes ----
 
 
 def pack_state(document: Document, contents: SavedContents) -> bytes:

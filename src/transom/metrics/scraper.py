@@ -48,7 +48,7 @@ class MetricsScraper:
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._silent: set[str] = set()  # nodes whose failure is already logged
 
-    # ---- the newest samples
+    # ---- the newest samples ----
 
     def node(self, name: str) -> NodeSample | None:
         found = self._samples.get(name)
@@ -58,7 +58,7 @@ class MetricsScraper:
         found = self._samples.get(node)
         return found.pods.get((namespace, name)) if found is not None else None
 
-    # ---- collecting
+    # ---- collecting ----
 
     async def run(self) -> None:
         """Runs until cancelled. Spreads the queries over the whole interval, so that they do not

@@ -290,7 +290,7 @@ class NetworkStack:
         if self.neighbours.pop(address, None) is not None:
             self._change(self, "neighbour", address)
 
-    # ---- the rest ----
+    # ---- other settings ----
 
     def ovn_changed(self) -> None:
         """OVN's databases have changed."""

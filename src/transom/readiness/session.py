@@ -80,7 +80,7 @@ class ReadinessSession:
             await asyncio.sleep(_LOOK_AGAIN)
         raise CaseFailed(f"{problem} within {self._seconds:.0f} s")
 
-    # ---- pods
+    # ---- pods ----
 
     async def pod(
         self,

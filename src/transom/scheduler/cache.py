@@ -65,7 +65,7 @@ class SchedulerCache:
                 log.warning("pod %s expired", self._pods[uid].key)
                 self._remove(self._pods[uid])
 
-    # ---- what the API shows ----------------------------------------------------------------------
+    # ---- pods and nodes of the API ----
 
     def set_pod(self, pod: Object) -> PodInfo:
         """Add or update a pod that has a node."""

@@ -213,7 +213,7 @@ class _Search:
         self._requests: list[list[list[_Request]]] = []
         self._constraints: list[list[_Constraint]] = []
 
-    # ---- requests --------------------------------------------------------------------------------
+    # ---- requests ----
 
     def run(self) -> bool:
         for number, claim in enumerate(self._claims):
@@ -265,7 +265,7 @@ class _Search:
         request.count = len(request.all_devices)
         return request
 
-    # ---- search ----------------------------------------------------------------------------------
+    # ---- search ----
 
     def _allocate(self, claim: int, request: int) -> bool:
         """Allocates this request and all that follow."""
@@ -348,7 +348,7 @@ class _Search:
             return device_matches_node(device.device, self._node_name, self._matches)
         return True
 
-    # ---- one device ------------------------------------------------------------------------------
+    # ---- one device ----
 
     @contextmanager
     def _taken(self, claim: int, request: _Request, device: PoolDevice) -> Iterator[_Undo | None]:
@@ -451,7 +451,7 @@ class _Search:
                         out[name] = out[name] - amount
         return out
 
-    # ---- results ---------------------------------------------------------------------------------
+    # ---- results ----
 
     def allocation(self, number: int) -> Object:
         claim, results = self._claims[number], self._results[number]

@@ -85,7 +85,7 @@ class EventHandlers:
             add=move(f"{kind}Add"), update=move(f"{kind}Update"), delete=move(f"{kind}Delete")
         )
 
-    # ---- pods ----------------------------------------------------------------------------------
+    # ---- pods ----
 
     def prepare_pod(self, pod: Object) -> Awaitable[None] | None:
         """Parses a large specification in a thread: the handlers find its shape in the cache."""
@@ -137,7 +137,7 @@ class EventHandlers:
         assumed = self._cache.get_pod(pod.uid)
         return assumed is not None and _relevant_parts(assumed.pod) == _relevant_parts(pod.pod)
 
-    # ---- nodes and storage ---------------------------------------------------------------------
+    # ---- nodes and storage ----
 
     def node_added(self, node: Object) -> None:
         self._snapshot.set_node(node)

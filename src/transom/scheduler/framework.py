@@ -47,7 +47,7 @@ MIN_NODE_SCORE, MAX_NODE_SCORE = 0, 100
 Score = Ints | int  # one score for each row, or one for all of them
 
 
-# ---- status ------------------------------------------------------------------------------------
+# ---- status ----
 
 
 class Code(Enum):
@@ -134,7 +134,7 @@ def status_histogram(statuses: NodeStatuses) -> str:
     return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
 
 
-# ---- cycle state -------------------------------------------------------------------------------
+# ---- cycle state ----
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ class CycleState:
         return out
 
 
-# ---- extension points --------------------------------------------------------------------------
+# ---- extension points ----
 
 
 class QueuedPodInfo:
@@ -410,7 +410,7 @@ class PostBindPlugin(Plugin):
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
 
 
-# ---- handle ------------------------------------------------------------------------------------
+# ---- handle ----
 
 
 class WaitingPod(Protocol):
@@ -502,7 +502,7 @@ PluginFactory = Callable[[Object, Handle], Plugin]
 Registry = dict[str, PluginFactory]
 
 
-# ---- helpers -----------------------------------------------------------------------------------
+# ---- helpers ----
 
 
 def all_rows(status: Status, rows: Rows) -> NodeStatuses:

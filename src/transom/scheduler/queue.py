@@ -116,7 +116,7 @@ class SchedulingQueue:
         self._move_request_cycle = -1  # the cycle in which pods were last moved
         self._in_flight: PodInfo | None = None  # the pod of the current cycle
 
-    # ---- pop -----------------------------------------------------------------------------------
+    # ---- pop ----
 
     async def pop(self) -> QueuedPodInfo:
         while True:
@@ -151,7 +151,7 @@ class SchedulingQueue:
     def backing_off(self) -> int:
         return len(self._backoff)
 
-    # ---- add, update, delete -------------------------------------------------------------------
+    # ---- add, update, delete ----
 
     def add(self, pod: PodInfo) -> None:
         self._remove(pod.key)
@@ -246,7 +246,7 @@ class SchedulingQueue:
                 break
         return item.timestamp + duration
 
-    # ---- move ----------------------------------------------------------------------------------
+    # ---- move ----
 
     def move_all_to_active_or_backoff(self, event: str = UNKNOWN_EVENT) -> None:
         """An event that may make any pod schedulable."""
@@ -294,7 +294,7 @@ class SchedulingQueue:
                 self._move_to_active(item, event)
         self._move_request_cycle = self.scheduling_cycle
 
-    # ---- timers --------------------------------------------------------------------------------
+    # ---- timers ----
 
     def start(self) -> None:
         self._every("backoff", _FLUSH_BACKOFF, self.flush_backoff)

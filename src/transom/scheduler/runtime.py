@@ -145,7 +145,7 @@ class Framework:
         if not self._bind:
             raise SchedulerConfigError("at least one bind plugin is needed")
 
-    # ---- construction --------------------------------------------------------------------------
+    # ---- construction ----
 
     def _construct(
         self, registry: fw.Registry, plugins: Mapping[str, PluginSet], args: Mapping[str, Object]
@@ -189,7 +189,7 @@ class Framework:
             )
         return self._claims
 
-    # ---- queue ---------------------------------------------------------------------------------
+    # ---- queue ----
 
     @property
     def queue_sort_func(self) -> fw.LessFunc:
@@ -202,7 +202,7 @@ class Framework:
                 return status
         return None
 
-    # ---- scheduling cycle: filter --------------------------------------------------------------
+    # ---- scheduling cycle: filter ----
 
     async def run_prepare_plugins(self, state: CycleState, pod: PodInfo) -> None:
         for plugin in self._preparing:
@@ -287,7 +287,7 @@ class Framework:
                 self.rules.filter_error.format(plugin=plugin.name, pod=pod.name, error=error)
             ) from error
 
-    # ---- scheduling cycle: nominated pods and preemption ----------------------------------------
+    # ---- scheduling cycle: nominated pods and preemption ----
 
     def nominated_pods(self, pod: PodInfo, row: int) -> list[PodInfo]:
         """The pods nominated to run on the node that have the same or a higher priority."""
@@ -387,7 +387,7 @@ class Framework:
             rejected.append(status)
         return None, _merged(rejected)
 
-    # ---- scheduling cycle: score ---------------------------------------------------------------
+    # ---- scheduling cycle: score ----
 
     def run_pre_score_plugins(self, state: CycleState, pod: PodInfo, rows: Rows) -> None:
         skipped: list[str] = []
@@ -415,7 +415,7 @@ class Framework:
             out.append((scorer.name, scorer.run(state, pod, rows), scorer.weight))
         return out
 
-    # ---- scheduling cycle: reserve and permit ---------------------------------------------------
+    # ---- scheduling cycle: reserve and permit ----
 
     def run_reserve_plugins_reserve(
         self, state: CycleState, pod: PodInfo, node_name: str
@@ -493,7 +493,7 @@ class Framework:
         if waiting is not None:
             waiting.reject("removed")
 
-    # ---- binding cycle -------------------------------------------------------------------------
+    # ---- binding cycle ----
 
     def will_pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether a preBind plugin has work to do for the pod."""

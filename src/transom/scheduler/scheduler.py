@@ -178,7 +178,7 @@ class Scheduler:
             log.debug("pod %s is not queued: %s", pod.key, status.message)
         return status is None
 
-    # ---- scheduling cycle ----------------------------------------------------------------------
+    # ---- scheduling cycle ----
 
     async def _schedule(self) -> None:
         while True:
@@ -294,7 +294,7 @@ class Scheduler:
         expects = waits and self._features.enabled("NominatedNodeNameForExpectation")
         self._start(self._binding_cycle(item, framework, state, node_name, expects))
 
-    # ---- binding cycle -------------------------------------------------------------------------
+    # ---- binding cycle ----
 
     async def _binding_cycle(
         self,
@@ -365,7 +365,7 @@ class Scheduler:
         if not task.cancelled() and task.exception() is not None:
             log.error("binding cycle failed", exc_info=task.exception())
 
-    # ---- failure -------------------------------------------------------------------------------
+    # ---- failure ----
 
     def _record_failure(
         self,

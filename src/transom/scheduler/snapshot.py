@@ -75,7 +75,7 @@ class Snapshot:
         self.scalars: dict[str, tuple[Ints, Ints]] = {}  # name -> allocatable, used
         self._grow(_FIRST_CAPACITY)
 
-    # ---- rows ------------------------------------------------------------------------------------
+    # ---- rows ----
 
     def _grow(self, capacity: int) -> None:
         more = capacity - self.capacity
@@ -155,7 +155,7 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self._zones)
 
-    # ---- nodes -----------------------------------------------------------------------------------
+    # ---- nodes ----
 
     def set_node(self, node: Object) -> None:
         """Add or update a node."""
@@ -232,7 +232,7 @@ class Snapshot:
             self.taint_sets.append(key)
         return code
 
-    # ---- pods ------------------------------------------------------------------------------------
+    # ---- pods ----
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
         info = self._row(node_name)
@@ -309,7 +309,7 @@ class Snapshot:
         addresses = users if port.ip == ALL_ADDRESSES else (ALL_ADDRESSES, port.ip)
         return {row for address in addresses for row in users.get(address, ())}
 
-    # ---- simulation ------------------------------------------------------------------------------
+    # ---- simulation ----
 
     @contextmanager
     def with_pods(self, pods: Iterable[PodInfo], node_name: str) -> Iterator[list[PodInfo]]:

@@ -133,7 +133,7 @@ class AsyncCluster:
             raise RuntimeError("the cluster is not running; use it inside `with`")
         return self._names
 
-    # ---- objects
+    # ---- objects ----
 
     async def apply(self, manifest: Manifest, namespace: str = "default") -> Objects:
         """Server-side apply of each object, in order. `namespace` is for namespaced objects that do
@@ -179,7 +179,7 @@ class AsyncCluster:
             raise ValueError(f'{target!r} is not an object; use a form like "pod/web"')
         return await self._resource_names().by_name(kind), name
 
-    # ---- waiting
+    # ---- waiting ----
 
     async def wait(
         self,
@@ -238,7 +238,7 @@ class AsyncCluster:
             finally:
                 watch.close()
 
-    # ---- pods
+    # ---- pods ----
 
     async def logs(
         self,
@@ -266,7 +266,7 @@ class AsyncCluster:
         except ApiError as problem:
             raise ClusterRequestFailed(_control_message(problem.message)) from problem
 
-    # ---- time
+    # ---- time ----
 
     async def advance(
         self, *, seconds: float = 0.0, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
@@ -283,7 +283,7 @@ class AsyncCluster:
                 moment: str = answer["time"]
                 return moment
 
-    # ---- state
+    # ---- state ----
 
     async def snapshot(self) -> str:
         """Saves all objects of the cluster, for `restore`. It is gone when the cluster stops."""
@@ -297,7 +297,7 @@ class AsyncCluster:
         """
         await self._control("POST", f"/transom/states/{snapshot}/restore")
 
-    # ---- namespaces
+    # ---- namespaces ----
 
     async def create_namespace(self, prefix: str = "test-") -> str:
         """A namespace with a generated name, whose default service account exists."""

@@ -221,7 +221,7 @@ class NetworkView:
             "",
         )
 
-    # ---- name servers
+    # ---- name servers ----
 
     def given_servers(self, interface: NetworkInterface) -> tuple[str, ...]:
         """The name servers that the network gives an interface: on a machine the one with the
@@ -263,7 +263,7 @@ class NetworkView:
             for interface in self.interfaces()
         }
 
-    # ---- routes
+    # ---- routes ----
 
     def routes(self) -> list[RouteRow]:
         """All routes, with those that Windows creates for each address; the loopback interface
@@ -351,7 +351,7 @@ class NetworkView:
         )
         return True
 
-    # ---- neighbours
+    # ---- neighbours ----
 
     def neighbours(self) -> list[Neighbour]:
         """Static neighbours, and the next hops of routes that answer."""
@@ -380,7 +380,7 @@ class NetworkView:
                 return link.mac.replace(":", "-")
         return ""
 
-    # ---- the path of a packet
+    # ---- the path of a packet ----
 
     def hops(self, address: str) -> list[str]:
         """The routers on the way to an address, by the routes of each stack. The address itself is

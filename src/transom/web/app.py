@@ -101,7 +101,7 @@ class ConsoleApp:
             log.info("the API server cannot be reached: %s", problem)
             return _failure(page_request, 502, "The API server cannot be reached", str(problem))
 
-    # ---- checks
+    # ---- checks ----
 
     def _check_origin(self, request: HttpRequest, session: Session) -> HttpResponse | None:
         """Whether the request comes from a page of this console; None if it does.
@@ -130,7 +130,7 @@ class ConsoleApp:
             _login_page("Log in", "You are not logged in, or the session has ended."), 401
         )
 
-    # ---- login
+    # ---- login ----
 
     def _log_in(self, request: HttpRequest) -> Answer:
         if request.method in _READS:

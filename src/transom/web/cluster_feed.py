@@ -122,7 +122,7 @@ class ClusterFeed:
                     entry["rows"].append(row)
             await events.send("changes", found)
 
-    # ---- lists and watches
+    # ---- lists and watches ----
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -242,7 +242,7 @@ class ClusterFeed:
         for reader in self._readers:
             reader.mark_all("states")
 
-    # ---- doctor
+    # ---- doctor ----
 
     async def _keep_problems(self) -> None:
         while True:

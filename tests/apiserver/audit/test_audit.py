@@ -300,7 +300,7 @@ def test_components_inside_the_process_are_recorded_like_others(tmp_path: Path) 
     assert (started["stage"], ended["stage"]) == ("ResponseStarted", "ResponseComplete")
 
 
-# ---- nothing secret
+# ---- nothing secret ----
 
 
 PASSWORD = "hunter2-" + base64.b16encode(os.urandom(6)).decode()
@@ -476,7 +476,7 @@ def test_a_request_does_not_show_its_query() -> None:
     assert TOKEN not in repr(HttpRequest("GET", f"/a?token={TOKEN}".encode(), "/a", {}))
 
 
-# ---- bodies
+# ---- bodies ----
 
 
 def test_large_lists_are_recorded_without_decoding_them(

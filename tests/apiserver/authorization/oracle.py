@@ -142,8 +142,7 @@ def attributes(method: str, target: str) -> Attributes:
     return Attributes(verb, path, True, group, namespace, resource, subresource, name)
 
 
-# ---- RBAC
-# --------------------------------------------------------------------------------------------------
+# ---- RBAC ----
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,7 @@ from transom.machinery.errors import ApiError
 from . import oracle
 from .oracle import Attributes, Identity
 
-# ---- the server
-# --------------------------------------------------------------------------------------------------
+# ---- the server ----
 
 
 class Bench:
@@ -254,8 +253,7 @@ async def make_bench() -> Bench:
     return bench
 
 
-# ---- judging
-# --------------------------------------------------------------------------------------------------
+# ---- judging ----
 
 
 @dataclass
@@ -489,8 +487,7 @@ def _changes(
             yield f"{key} holds another object: {value!r}"
 
 
-# ---- the tests
-# --------------------------------------------------------------------------------------------------
+# ---- the tests ----
 
 
 def rows_of(kind: Kind) -> list[Row]:
@@ -556,8 +553,7 @@ def test_other_paths() -> None:
     run_matrix(PEOPLE, list(others()), 500)
 
 
-# ---- components in the process
-# ---------------------------------------------------------------------------------------
+# ---- components in the process ----
 
 
 def component_calls(

@@ -172,8 +172,7 @@ def test_what_belongs_to_a_key(key: str, revision: int, value: Any, problem: str
     assert problem in found and bool(problem) == bool(found)
 
 
-# ---- health
-# --------------------------------------------------------------------------------------------------
+# ---- health ----
 
 
 async def text(api: Api, path: str) -> tuple[int, str]:

@@ -189,7 +189,7 @@ def test_a_hand_is_dealt_by_the_flow_alone_and_spreads() -> None:
     assert len(used) > 120 and max(used.values()) < 30
 
 
-# ---- turns
+# ---- turns ----
 
 
 async def test_turns_go_round_among_groups_one_at_a_time() -> None:

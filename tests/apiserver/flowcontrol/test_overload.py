@@ -174,7 +174,7 @@ async def test_answers_say_which_schema_and_level_matched() -> None:
         assert not any(name.startswith(b"X-Kubernetes-Pf") for name, _ in stream.headers)
 
 
-# ---- over sockets
+# ---- over sockets ----
 
 
 class Client:

@@ -177,8 +177,7 @@ def test_a_pod_whose_driver_is_away_waits(ns: Space) -> None:
     ns.kubectl("delete", "resourceslice", f"{ns.name}-slice")
 
 
-# ---- real containers
-# --------------------------------------------------------------------------------------------------
+# ---- real containers ----
 
 
 class RealDriver:

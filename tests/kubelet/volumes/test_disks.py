@@ -238,8 +238,7 @@ def _write_on_linux(node: Node, disk: CloudDisk) -> None:
     disk.format = "ext4"
 
 
-# ---- azureFile
-# --------------------------------------------------------------------------------------------------
+# ---- azureFile ----
 
 SHARE = {"azureFile": {"secretName": "s", "shareName": "x"}}
 

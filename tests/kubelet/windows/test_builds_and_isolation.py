@@ -238,8 +238,7 @@ async def test_windows_and_linux_containers_may_not_be_deployed_in_the_same_pod(
         assert {c["type"]: c["status"] for c in pod["status"]["conditions"]}["Ready"] == "False"
 
 
-# ---- the pause image
-# -------------------------------------------------------------------------------------------------
+# ---- the pause image ----
 
 
 @pytest.mark.windows("RT-01", "RT-15", "TRB-111", "TRB-36")
@@ -344,8 +343,7 @@ async def test_a_node_of_windows_server_2022_needs_a_newer_pause_image(node: Any
         assert MISMATCH in (await recorded(node, "FailedCreatePodSandBox"))[0]
 
 
-# ---- Hyper-V isolation
-# -----------------------------------------------------------------------------------------------
+# ---- Hyper-V isolation ----
 
 
 @pytest.mark.windows("OS-08", "OS-09", "OS-31", "ROAD-13", "ROAD-14", "WIN-OS-009")

@@ -35,8 +35,7 @@ NOT_FOUND = "The system cannot find the file specified."
 IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 
 
-# ---- namespaces
-# --------------------------------------------------------------------------------------------------
+# ---- namespaces ----
 
 
 @pytest.mark.windows("API-33", "LNET-05", "WIN-POD-002")
@@ -160,8 +159,7 @@ async def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, k
         assert ("1.2.3.4" in await printed(node, pod, "ping -n 1 friend")) is known
 
 
-# ---- commands
-# --------------------------------------------------------------------------------------------------
+# ---- commands ----
 
 
 @pytest.mark.windows("API-02", "API-08", "WIN-CTR-002")
@@ -264,8 +262,7 @@ async def test_paths_inside_a_container_are_read_by_windows_programs(node: Any) 
         assert await printed(node, pod, "type /etc/hosts") != "x"  # a slash begins an option there
 
 
-# ---- variables
-# --------------------------------------------------------------------------------------------------
+# ---- variables ----
 
 
 @pytest.mark.windows("WIN-CTR-005")
@@ -316,8 +313,7 @@ async def test_the_token_of_the_service_account_and_its_path(node: Any, flavour:
         assert await printed(node, pod, "type C:\\var\\run\\secrets\\x\\labels") == "p"
 
 
-# ---- fields of later releases
-# ------------------------------------------------------------------------------------------
+# ---- fields of later releases ----
 
 
 @pytest.mark.windows("WIN-API-004", "WIN-API-005")

@@ -38,8 +38,7 @@ async def the_node(node: Node) -> Any:
     return await node.client.get(NODES, "", "node1")
 
 
-# ---- what it says of itself
-# --------------------------------------------------------------------------------------------
+# ---- what it says of itself ----
 
 
 @pytest.mark.windows("OS-15", "OS-20", "POD-05", "RT-02", "RT-04", "RT-05")
@@ -114,8 +113,7 @@ async def test_capacity_of_a_node(node: Any) -> None:
         )
 
 
-# ---- statistics
-# --------------------------------------------------------------------------------------------------
+# ---- statistics ----
 
 
 @pytest.mark.windows("LIFE-01", "RES-02")
@@ -188,8 +186,7 @@ async def test_usage_of_pods_follows_what_they_do(node: Any) -> None:
         assert seen == [(0.1, 100), (1.0, 400)]
 
 
-# ---- logs
-# --------------------------------------------------------------------------------------------------
+# ---- logs ----
 
 
 @pytest.mark.windows("API-07", "LIFE-01")
@@ -215,8 +212,7 @@ async def test_logs_lie_under_c_var_log_pods(node: Any, flavour: str) -> None:
         )
 
 
-# ---- port forwarding
-# --------------------------------------------------------------------------------------------------
+# ---- port forwarding ----
 
 
 @pytest.mark.windows("TRB-113", "TRB-114", "TRB-115", "LNET-19", "WIN-NODE-006", "WIN-NODE-007")
@@ -287,8 +283,7 @@ async def test_a_port_without_listener(node: Any, flavour: str) -> None:
             await do(node, dial_sandbox(node.kubelet.env, sandbox, 8080))
 
 
-# ---- faults
-# --------------------------------------------------------------------------------------------------
+# ---- faults ----
 
 
 @pytest.mark.windows("POD-02")

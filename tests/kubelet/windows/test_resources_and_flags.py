@@ -50,8 +50,7 @@ async def conditions(node: Node) -> dict[str, str]:
     return {c["type"]: c["status"] for c in (await the_node(node))["status"]["conditions"]}
 
 
-# ---- memory
-# --------------------------------------------------------------------------------------------------
+# ---- memory ----
 
 
 @pytest.mark.windows("RES-07", "RES-09", "FLAG-08", "API-16", "WIN-RES-001")
@@ -206,8 +205,7 @@ async def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None
         assert node.host.memory().paged > GI
 
 
-# ---- processors
-# --------------------------------------------------------------------------------------------------
+# ---- processors ----
 
 
 @pytest.mark.windows("API-15", "WIN-RES-006")
@@ -360,8 +358,7 @@ async def test_pods_are_not_cgroups_and_the_job_object_cannot_be_disabled(
         assert "kubelet.exe" not in seen and "dockerd.exe" not in seen and "CExecSvc.exe" in seen
 
 
-# ---- flags
-# --------------------------------------------------------------------------------------------------
+# ---- flags ----
 
 
 @pytest.mark.windows("RES-11", "RES-14", "RES-15", "RES-18", "FLAG-01", "FLAG-02", "FLAG-03")

@@ -57,8 +57,7 @@ def user(name: str) -> dict[str, Any]:
     return {"windowsOptions": {"runAsUserName": name}}
 
 
-# ---- runAsUserName
-# --------------------------------------------------------------------------------------------------
+# ---- runAsUserName ----
 
 
 @pytest.mark.windows("SEC-04", "API-04")
@@ -179,8 +178,7 @@ async def test_run_as_user_name_is_not_there_at_first(node: Any, version: str, s
         assert log(node, await ended(node)) == seen
 
 
-# ---- numbers of users
-# ------------------------------------------------------------------------------------------------
+# ---- numbers of users ----
 
 
 @pytest.mark.windows(
@@ -281,8 +279,7 @@ async def test_container_administrator_does_not_exist_on_the_node(node: Any) -> 
         assert not node.host.files.exists("C:\\Users\\ContainerUser")
 
 
-# ---- what only Linux has
-# ---------------------------------------------------------------------------------------------
+# ---- what only Linux has ----
 
 LINUX_ONLY = {
     "privileged": {"privileged": True},
@@ -400,8 +397,7 @@ async def test_app_armor_profiles_are_ignored(node: Any, flavour: str) -> None:
         assert not await warnings(node)
 
 
-# ---- managed service accounts
-# ----------------------------------------------------------------------------------------
+# ---- managed service accounts ----
 
 SPEC = json.dumps(
     {

@@ -50,8 +50,7 @@ async def keys(node: Node) -> None:
     )
 
 
-# ---- files of a container
-# --------------------------------------------------------------------------------------------
+# ---- files of a container ----
 
 
 @pytest.mark.windows("LSTO-01", "LSTO-02", "LSTO-05", "LSTO-12", "WIN-STO-004")
@@ -123,8 +122,7 @@ async def test_paths_with_either_slash(node: Any, flavour: str) -> None:
             assert await printed(node, pod, f"type {seen}\\x") == "here"
 
 
-# ---- what can be mounted
-# ---------------------------------------------------------------------------------------------
+# ---- what can be mounted ----
 
 
 @pytest.mark.windows("LSTO-03", "LSTO-04", "FEAT-02", "WIN-STO-002")
@@ -315,8 +313,7 @@ async def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: s
         assert config(node, pod).mounts[0].propagation == "private" and not await warnings(node)
 
 
-# ---- what lies where
-# -------------------------------------------------------------------------------------------------
+# ---- what lies where ----
 
 
 @pytest.mark.windows("LSTO-16", "API-45", "API-46", "WIN-STO-009")

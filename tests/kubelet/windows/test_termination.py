@@ -147,8 +147,7 @@ async def test_deletion_without_grace_does_not_wait(node: Any, flavour: str) -> 
         assert not node.runtime.containers(pod["metadata"]["uid"])
 
 
-# ---- last words
-# --------------------------------------------------------------------------------------------------
+# ---- last words ----
 
 
 @pytest.mark.windows("FEAT-03", "API-30", "WIN-CTR-001")
@@ -197,8 +196,7 @@ async def test_falling_back_to_logs_works_with_both_runtimes(node: Any, flavour:
         assert [line.strip() for line in message.splitlines()] == ["one", "two"]
 
 
-# ---- exit codes
-# --------------------------------------------------------------------------------------------------
+# ---- exit codes ----
 
 
 @pytest.mark.windows("API-12", "API-13", "API-14", "WIN-CTR-006")
@@ -243,8 +241,7 @@ async def test_exit_codes_of_commands_decide_on_restarts(node: Any) -> None:
         assert states(pod)[1]["lastState"]["terminated"]["exitCode"] == 300
 
 
-# ---- the sandbox
-# --------------------------------------------------------------------------------------------------
+# ---- the sandbox ----
 
 
 @pytest.mark.windows("RT-14", "RT-13")

@@ -24,8 +24,7 @@ PATH = "/run/flannel/subnet.env"
 VXLAN = {"Type": "vxlan", "VNI": 4096, "Port": 4789, "Name": "vxlan0"}
 
 
-# ---- the plugin
-# --------------------------------------------------------------------------------------------------
+# ---- the plugin ----
 
 
 def test_subnet_env() -> None:
@@ -129,8 +128,7 @@ def test_what_was_handed_over_is_kept_until_del(node: Any, cluster: Any) -> None
     )
 
 
-# ---- net-conf.json
-# --------------------------------------------------------------------------------------------------
+# ---- net-conf.json ----
 
 
 @pytest.mark.parametrize(
@@ -189,8 +187,7 @@ def test_vxlan_without_settings() -> None:
     assert (windows.vni, windows.port, windows.name) == (4096, 4789, "flannel.4096")
 
 
-# ---- leases
-# --------------------------------------------------------------------------------------------------
+# ---- leases ----
 
 
 def test_the_backend_data_of_a_lease_has_the_vni_and_the_mac_address() -> None:
@@ -200,8 +197,7 @@ def test_the_backend_data_of_a_lease_has_the_vni_and_the_mac_address() -> None:
     assert lease.vtep() == (4096, "0e:00:00:00:00:01")
 
 
-# ---- the agent
-# --------------------------------------------------------------------------------------------------
+# ---- the agent ----
 
 
 def test_host_gw_on_both_systems_and_only_when_read(cluster: Any) -> None:

@@ -153,8 +153,7 @@ def test_masquerading_of_a_bridge(node: Any) -> None:
     assert node.machine.stack.tables == {}
 
 
-# ---- portmap
-# --------------------------------------------------------------------------------------------------
+# ---- portmap ----
 
 
 def portmap(previous: Any, *mappings: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -254,8 +253,7 @@ def test_portmap_refuses(node: Any, conf: dict[str, Any], text: str) -> None:
     assert node.refused("ADD", conf) == text
 
 
-# ---- the others
-# --------------------------------------------------------------------------------------------------
+# ---- the others ----
 
 
 @pytest.mark.parametrize(

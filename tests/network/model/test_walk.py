@@ -244,8 +244,7 @@ def test_outside_addresses_in_the_exception_list_never_answer() -> None:
     assert cluster.walk("w1", "8.8.8.8").outcome == "delivered"
 
 
-# ---- services
-# --------------------------------------------------------------------------------------------------
+# ---- services ----
 
 
 @pytest.mark.windows(
@@ -435,8 +434,7 @@ def test_a_refusal_has_to_find_back() -> None:
         )
 
 
-# ---- rules, ends, laws
-# -------------------------------------------------------------------------------------------------
+# ---- rules, ends, laws ----
 
 
 def block(direction: str, **more: Any) -> dict[str, Any]:

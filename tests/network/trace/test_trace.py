@@ -41,8 +41,7 @@ def check(found: TraceReport, verdict: str, limit: str = "") -> None:
         assert record_remedy(RECORDS[limit]) in found.remedy and found.title == RECORDS[limit].title
 
 
-# ---- names of things
-# --------------------------------------------------------------------------------------------------
+# ---- names of things ----
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,7 @@ def test_a_pod_that_has_ended_has_no_way() -> None:
         traced(cluster, "w1", "w3")
 
 
-# ---- names in DNS
-# --------------------------------------------------------------------------------------------------
+# ---- names in DNS ----
 
 
 @pytest.mark.windows(
@@ -181,8 +179,7 @@ def test_headless_services_are_their_pods() -> None:
     assert found.at == "pod default/w3"
 
 
-# ---- limits
-# --------------------------------------------------------------------------------------------------
+# ---- limits ----
 
 
 @pytest.mark.windows("WIN-NET-001", "LNET-18")
@@ -431,8 +428,7 @@ def test_no_listener() -> None:
     assert found.reason == "no-listener"
 
 
-# ---- what is reported
-# --------------------------------------------------------------------------------------------------
+# ---- what is reported ----
 
 
 def test_document_and_text() -> None:

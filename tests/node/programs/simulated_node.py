@@ -116,8 +116,7 @@ class World:
         events = (await self.client.list(EVENTS, "")).items
         return [f"{e['involvedObject'].get('name')} {e['reason']}: {e['message']}" for e in events]
 
-    # ---- the Windows node
-    # ----------------------------------------------------------------------------------------------
+    # ---- the Windows node ----
 
     @property
     def binaries(self) -> NodePrograms:
@@ -161,8 +160,7 @@ class World:
             binary, *usual, *more, **{**self.binaries.environment(binary), **environment}
         )
 
-    # ---- the cluster
-    # ----------------------------------------------------------------------------------------------
+    # ---- the cluster ----
 
     async def pod(self, name: str, node: str = "w", **annotations: str) -> None:
         container = {

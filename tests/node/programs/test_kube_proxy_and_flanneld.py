@@ -33,8 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
-# ---- kube-proxy
-# --------------------------------------------------------------------------------------------------
+# ---- kube-proxy ----
 
 
 @pytest.mark.windows("TRB-57", "TRB-60", "TRB-62")
@@ -315,8 +314,7 @@ async def test_an_old_kube_proxy_with_another_name_deletes_the_pods_endpoints(
         )
 
 
-# ---- flanneld
-# --------------------------------------------------------------------------------------------------
+# ---- flanneld ----
 
 
 @pytest.mark.windows("TRB-27", "TRB-28", "TRB-92", "TRB-94", "TRB-96", "TRB-97", "TRB-98", "TRB-99")

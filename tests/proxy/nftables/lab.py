@@ -65,8 +65,7 @@ class Namespace:
     def inside(self, action: Callable[[], T]) -> T:
         return self._thread.submit(action).result(20)
 
-    # ---- programs
-    # ----------------------------------------------------------------------------------------------
+    # ---- programs ----
 
     def serve(self, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
         """Answers everybody with this namespace's name and the client's address."""

@@ -234,8 +234,7 @@ def test_the_port_of_a_name_stays_the_first_one_seen() -> None:
     assert node.balancers()[CLUSTER]["port"] == 8080
 
 
-# ---- the law
-# --------------------------------------------------------------------------------------------------
+# ---- the law ----
 
 _PODS = [(f"10.244.{n // 4 + 1}.{n + 5}", NODE if n < 4 else OTHER) for n in range(8)]
 _SHAPES = st.sampled_from(["gone", "cluster", "node port", "external", "local", "two ports"])
@@ -315,8 +314,7 @@ def test_what_is_there_depends_on_the_objects_only(
     assert not changed.proxier.dirty
 
 
-# ---- how much it does
-# --------------------------------------------------------------------------------------------------
+# ---- how much it does ----
 
 
 def test_a_thousand_services() -> None:

@@ -53,7 +53,7 @@ class FakeCri:
         answer = self.answers.get(method) or getattr(self, f"_{method}")
         return codec.encode(f"{method}Response", answer(request))
 
-    # ---- the calls
+    # ---- the calls ----
 
     def _Version(self, request: Message) -> Message:
         return {
@@ -175,7 +175,7 @@ class FakeCri:
             )
         return where[identity]
 
-    # ---- what happens by itself
+    # ---- what happens by itself ----
 
     def end(self, container: str, code: int = 0) -> None:
         found = self.containers[container]

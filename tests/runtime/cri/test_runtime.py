@@ -33,8 +33,7 @@ from transom.runtime.cri.to_cri import SIGNALS
 Scenario = Callable[[CriRuntime, FakeCri, VirtualClock], Awaitable[None]]
 
 
-# ---- what is asked
-# --------------------------------------------------------------------------------------------------
+# ---- what is asked ----
 
 
 async def test_the_request_for_a_sandbox(tmp_path: Path) -> None:
@@ -308,8 +307,7 @@ async def test_commands_and_timeouts(tmp_path: Path) -> None:
         await runtime.remove_sandbox("nobody")
 
 
-# ---- news
-# --------------------------------------------------------------------------------------------------
+# ---- news ----
 
 
 async def test_changes_in_the_runtime_produce_events(tmp_path: Path) -> None:

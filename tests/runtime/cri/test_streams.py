@@ -76,8 +76,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(scenario())  # type: ignore[arg-type]
 
 
-# ---- commands
-# --------------------------------------------------------------------------------------------------
+# ---- commands ----
 
 
 async def test_a_command() -> None:
@@ -212,8 +211,7 @@ async def test_no_way_to_the_server() -> None:
         assert failure.value.description == "unable to upgrade connection: token expired"
 
 
-# ---- ports
-# --------------------------------------------------------------------------------------------------
+# ---- ports ----
 
 
 async def test_a_port() -> None:

@@ -146,8 +146,7 @@ class RegistryServer:
             return 416, {}, b""
         return 206, {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}, data[start:]
 
-    # ---- authorization
-    # -------------------------------------------------------------------------------------------
+    # ---- authorization ----
 
     def _refused(self, request: Request) -> tuple[int, dict[str, str], bytes] | None:
         given = request.headers.get("authorization", "")

@@ -254,8 +254,7 @@ def test_absolute_links_below_stay_within_the_root(tmp_path: Path) -> None:
     assert (top / "run/pid").read_bytes() == b"1" and (top / "run").stat().st_mode & 0o777 == 0o711
 
 
-# ---- Windows
-# --------------------------------------------------------------------------------------------------
+# ---- Windows ----
 
 
 def test_windows_layers(tmp_path: Path) -> None:
@@ -325,8 +324,7 @@ def test_names_that_differ_only_in_capitals_are_the_same(tmp_path: Path) -> None
         )
 
 
-# ---- formats
-# --------------------------------------------------------------------------------------------------
+# ---- formats ----
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])

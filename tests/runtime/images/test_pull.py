@@ -189,8 +189,7 @@ async def test_wrong_bytes_are_refused_and_leave_nothing(play: ContextFactory) -
         await service.pull(f"{registry.host}/app:1", None, "linux")
 
 
-# ---- authorization
-# -----------------------------------------------------------------------------------------------
+# ---- authorization ----
 
 
 @pytest.mark.parametrize(
@@ -329,8 +328,7 @@ async def test_registries_without_head_or_digest(play: ContextFactory) -> None:
         assert (await service.pull(f"{registry.host}/app:1", None, "linux")).id == built.id
 
 
-# ---- what a name stands for
-# --------------------------------------------------------------------------------------
+# ---- what a name stands for ----
 
 
 def windows(build: str, **more: Any) -> Built:
@@ -457,8 +455,7 @@ async def test_a_bad_layer_is_discarded_and_the_image_is_not_there(
         )
 
 
-# ---- TLS, mirrors, ends
-# ------------------------------------------------------------------------------------------
+# ---- TLS, mirrors, ends ----
 
 
 async def test_tls_is_verified_unless_insecure(tmp_path: Path, clock: Hasty) -> None:

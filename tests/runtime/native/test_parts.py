@@ -33,8 +33,7 @@ from transom.runtime.native.platform import CgroupLimits
 from transom.runtime.oci import capabilities, seccomp, users
 from transom.runtime.signals import signal_name, signal_number
 
-# ---- records
-# --------------------------------------------------------------------------------------------------
+# ---- records ----
 
 _text = st.text(max_size=8)
 _table = st.dictionaries(_text, _text, max_size=3)
@@ -93,8 +92,7 @@ def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
     assert saved.load_record(tmp_path / "none.json") is None
 
 
-# ---- logs
-# --------------------------------------------------------------------------------------------------
+# ---- logs ----
 
 
 @given(
@@ -168,8 +166,7 @@ def test_a_log_that_was_replaced_by_a_link_is_not_opened_again(tmp_path: Path) -
     assert (tmp_path / "0.log.old").read_bytes().endswith(b"still there\n")
 
 
-# ---- words
-# --------------------------------------------------------------------------------------------------
+# ---- words ----
 
 
 @pytest.mark.parametrize(
@@ -241,8 +238,7 @@ def test_signals_have_the_names_of_pods(name: str) -> None:
     assert signal_name(signal_number(name)) == name
 
 
-# ---- users, capabilities, system calls
-# -------------------------------------------------------------------------------
+# ---- users, capabilities, system calls ----
 
 _FILES = {
     "/etc/passwd": "# comment\nroot:x:0:0::/root:/bin/sh\nbroken\nweb:x:33:34:::\nweb2:x:33:99:::\n",
@@ -370,8 +366,7 @@ def test_a_folder_in_which_files_still_appear(
     assert not late and not folder.exists()
 
 
-# ---- pause and copies
-# ------------------------------------------------------------------------------------------------
+# ---- pause and copies ----
 
 
 @pytest.mark.skipif(

@@ -34,8 +34,7 @@ def text(path: str) -> str:
     return Path(path).read_text()
 
 
-# ---- who it is
-# --------------------------------------------------------------------------------------------------
+# ---- who it is ----
 
 
 @pytest.mark.parametrize(
@@ -168,8 +167,7 @@ async def test_system_calls(oci: Play) -> None:
             await b.create(("id",), sandbox, **linux(seccomp="localhost//none"))
 
 
-# ---- what it sees
-# --------------------------------------------------------------------------------------------------
+# ---- what it sees ----
 
 
 async def test_files(oci: Play) -> None:
@@ -397,8 +395,7 @@ async def test_a_recursive_read_only_mount(oci: Play) -> None:
             b.host.files.unmount(f"{path}/sub")
 
 
-# ---- how much it gets
-# ------------------------------------------------------------------------------------------------
+# ---- how much it gets ----
 
 
 async def test_limits(oci: Play) -> None:
@@ -498,8 +495,7 @@ async def test_statistics_are_measured(oci: Play) -> None:
         assert net.interfaces == ()
 
 
-# ---- terminals and input
-# ---------------------------------------------------------------------------------------------
+# ---- terminals and input ----
 
 
 async def test_a_terminal(oci: Play) -> None:

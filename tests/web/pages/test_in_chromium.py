@@ -207,7 +207,7 @@ def test_long_names_leave_room_for_the_rest(tab: Any) -> None:
         tab.set_viewport_size({"width": 1280, "height": 860})
 
 
-# ---- phones and keyboard
+# ---- phones and keyboard ----
 
 
 @pytest.mark.parametrize(

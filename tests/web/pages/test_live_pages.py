@@ -22,7 +22,7 @@ def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", page))
 
 
-# ---- trace
+# ---- trace ----
 
 
 def test_a_packet_that_arrives(console: ConsoleBrowser, page_cluster: Cluster) -> None:
@@ -66,7 +66,7 @@ def test_the_hns_of_a_windows_node(console: ConsoleBrowser) -> None:
     assert "There is no Windows node linux-1" in console.page("/trace/hns?node=linux-1")
 
 
-# ---- why
+# ---- why ----
 
 
 def test_a_pod_that_cannot_be_scheduled(console: ConsoleBrowser, page_cluster: Cluster) -> None:
@@ -124,7 +124,7 @@ def test_the_timeline_has_events_status_and_restarts(console: ConsoleBrowser) ->
     assert len(console.get_json("/why/timeline/data")["entries"]) > len(entries)
 
 
-# ---- lint and Windows
+# ---- lint and Windows ----
 
 
 def test_lint(console: ConsoleBrowser) -> None:

@@ -111,8 +111,7 @@ def _limits(limit_range: Object) -> list[Object]:
     return (limit_range.get("spec") or {}).get("limits") or []
 
 
-# ---- defaults
-# --------------------------------------------------------------------------------------------------
+# ---- defaults ----
 
 
 def _fill_in(attributes: Attributes, limit_range: Object) -> None:
@@ -153,8 +152,7 @@ def _merge(resources: dict[str, Any], part: str, defaults: dict[str, str]) -> li
     return added
 
 
-# ---- bounds
-# --------------------------------------------------------------------------------------------------
+# ---- bounds ----
 
 
 def _amounts(texts: dict[str, str] | None) -> Amounts:

@@ -103,8 +103,7 @@ class NodeRestriction(MutatingPlugin):
         if check is not None:
             check(node, attributes)
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     def _pod(self, node: str, a: Attributes) -> None:
         if a.subresource == "status":
@@ -199,8 +198,7 @@ class NodeRestriction(MutatingPlugin):
             raise errors.not_found(GroupResource("", singular), name)
         return found
 
-    # ---- nodes
-    # ----------------------------------------------------------------------------------------------
+    # ---- nodes ----
 
     def _node(self, node: str, a: Attributes) -> None:
         # In a create only the object has the name.
@@ -242,8 +240,7 @@ class NodeRestriction(MutatingPlugin):
         if refused:
             raise a.forbidden(f"is not allowed to modify labels: {', '.join(refused)}")
 
-    # ---- the rest
-    # ----------------------------------------------------------------------------------------------
+    # ---- other kinds ----
 
     def _claim(self, node: str, a: Attributes) -> None:
         if a.subresource != "status":

@@ -185,7 +185,7 @@ class ResourceQuota(ValidatingPlugin):
     ) -> list[_Charge]:
         return _check(attributes, evaluator, newest, self._reserved, self._names_containers)
 
-    # ---- many or large quotas: in steps
+    # ---- many or large quotas: in steps ----
 
     async def _reserve(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
         """Checks every quota and reserves what the object uses of it."""

@@ -114,8 +114,7 @@ class ServiceAccount(MutatingPlugin, ValidatingPlugin):
         name = attributes.obj["spec"].get("serviceAccountName", "")
         return self._objects.find(self._accounts, attributes.namespace, name)
 
-    # ---- the token
-    # ----------------------------------------------------------------------------------------------
+    # ---- the token ----
 
     def _mount_token(self, spec: Object, account: Object) -> None:
         secret = "" if self._projected else self._token_secret(account)

@@ -112,8 +112,7 @@ class Aggregator:
         self._watching: list[Subscription] = []
         self.generation = 0
 
-    # ---- requests
-    # ----------------------------------------------------------------------------------------------
+    # ---- requests ----
 
     @property
     def any(self) -> bool:
@@ -154,8 +153,7 @@ class Aggregator:
                 remote.available,
             )
 
-    # ---- the stored objects
-    # --------------------------------------------------------------------------------------
+    # ---- the stored objects ----
 
     def start(self) -> None:
         store = self._storage.store
@@ -235,8 +233,7 @@ class Aggregator:
             ):
                 self.check(remote)
 
-    # ---- availability
-    # --------------------------------------------------------------------------------------------
+    # ---- availability ----
 
     def check(self, remote: RemoteApiService) -> None:
         """Schedules a check; one at a time for each APIService."""

@@ -127,8 +127,7 @@ class AuditEvent:
                 "subresource": info.subresource,
             }
 
-    # ---- what the request meets on its way
-    # -----------------------------------------------------------------------
+    # ---- annotations of the request ----
 
     def request_object(self, obj: Mapping[str, Any]) -> None:
         """The decoded body, with defaults and before admission."""
@@ -148,8 +147,7 @@ class AuditEvent:
         self.annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
         self.annotations["authorization.k8s.io/reason"] = reason
 
-    # ---- stages
-    # ----------------------------------------------------------------------------------------------
+    # ---- stages ----
 
     def emit(self, stage: AuditStage, now: float, ctx: RequestContext | None = None) -> None:
         if stage.value in self._omit:

@@ -147,8 +147,7 @@ def _ceiling(rule: AuditRule, info: RequestInfo) -> int:
     return REQUEST_RESPONSE
 
 
-# ---- reading
-# --------------------------------------------------------------------------------------------------
+# ---- reading ----
 
 
 def load_audit_policy(path: Path) -> AuditPolicy:

@@ -141,8 +141,7 @@ class ServiceAccountAuthenticator:
             return None
         raise BadToken(aggregate_text(problems))
 
-    # ---- is it still good
-    # ----------------------------------------------------------------------------------------
+    # ---- is it still good ----
 
     def _check_legacy(self, token: str, known: _Known, annotations: dict[str, str]) -> str:
         """Returns a warning for the client, or ""."""

@@ -84,8 +84,7 @@ def _release_objects(features: FeatureSet) -> Iterator[tuple[str, Object]]:
         yield "ClusterRole", obj
 
 
-# ---- the objects
-# --------------------------------------------------------------------------------------------------
+# ---- the objects ----
 
 
 def bootstrap_cluster_roles() -> Iterator[Object]:
@@ -155,8 +154,7 @@ def _subject(text: str) -> Object:
     return {"kind": kind, "apiGroup": rbac.GROUP, "name": name}
 
 
-# ---- in line with what is stored
-# -------------------------------------------------------------------------------------
+# ---- reconciliation with stored roles ----
 
 
 async def _reconcile_one(loopback: Loopback, res: Resource, wanted: Object) -> None:

@@ -106,8 +106,7 @@ class NodeAuthorizer:
                 self._general[key] = decision
         return decision
 
-    # ---- each returns the reason for a denial, or ""
-    # --------------------------------------------------------------------------------
+    # ---- each returns the reason for a denial, or "" ----
 
     def _related(self, node: str, info: RequestInfo) -> str:
         name = info.name

@@ -77,8 +77,7 @@ class NodeGraph:
         record = self._store.get(key)
         return None if record is None else _decoded(record)
 
-    # ---- keeping current
-    # -----------------------------------------------------------------------------------------
+    # ---- keeping current ----
 
     def _start(self) -> None:
         self._started = True

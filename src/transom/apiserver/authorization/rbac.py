@@ -196,8 +196,7 @@ class Rbac:
         out.append((None, Decision(None, f"RBAC: {aggregate_text(problems)}" if problems else "")))
         return tuple(out)
 
-    # ---- rules of a user
-    # -----------------------------------------------------------------------------------------
+    # ---- rules of a user ----
 
     def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[Object]]:
         """All rules of the user in a namespace, and the references of the user's bindings to
@@ -252,8 +251,7 @@ class Rbac:
         for scope in scopes:
             yield from scope.of(wanted)
 
-    # ---- keeping current
-    # -----------------------------------------------------------------------------------------
+    # ---- keeping current ----
 
     def _start(self) -> None:
         if self._started:

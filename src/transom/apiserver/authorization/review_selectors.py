@@ -91,7 +91,7 @@ def _usable(requirement: Mapping[str, Any]) -> tuple[Requirement, ...]:
         return ()
 
 
-# ---- what a webhook gets ----
+# ---- selectors for webhooks ----
 
 _LABEL_OPERATORS = {
     EQUALS: "In",

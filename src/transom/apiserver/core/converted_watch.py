@@ -50,8 +50,7 @@ class ConvertedWatch:
         content = fields.of_content() if fields is not None else None
         self._fields = None if content is None or content.empty else content
 
-    # ---- the form the hub sees
-    # -----------------------------------------------------------------------------------
+    # ---- the form the hub sees ----
 
     def event(self, kind: str, record: StoreRecord, first: bool = False) -> tuple[str, Any]:
         return kind, record
@@ -68,8 +67,7 @@ class ConvertedWatch:
     def join(self, parts: list[Any]) -> list[Any]:
         return parts
 
-    # ---- the sink the hub sees
-    # -----------------------------------------------------------------------------------
+    # ---- the sink the hub sees ----
 
     def send(self, payload: list[Any]) -> bool:
         """Only bookmarks need no conversion; everything else is read through the cursor."""

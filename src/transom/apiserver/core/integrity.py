@@ -90,8 +90,7 @@ class Integrity:
         self._next_scan = 0.0
         self.corrupt = 0  # found since start-up
 
-    # ---- life
-    # ----------------------------------------------------------------------------------------------
+    # ---- life ----
 
     async def check_first(self) -> None:
         """Checks the buckets that other components read first. Large ones are checked in the
@@ -120,8 +119,7 @@ class Integrity:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    # ---- finding
-    # ----------------------------------------------------------------------------------------------
+    # ---- finding ----
 
     async def _check_rest(self) -> None:
         whole = self._store.snapshot()
@@ -175,8 +173,7 @@ class Integrity:
             return f"the value cannot be decoded: {type(error).__name__}: {error}"
         return ""
 
-    # ---- reporting
-    # ----------------------------------------------------------------------------------------------
+    # ---- reporting ----
 
     def _found(self, one: KeyQuarantined) -> None:
         self.corrupt += 1

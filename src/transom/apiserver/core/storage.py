@@ -122,7 +122,7 @@ class Storage:
             found = self._feature_gates[gate] = is_enabled(self.release, gate)
         return found
 
-    # ---- creating ------------------------------------------------------------------------------------------------
+    # ---- creating ----
 
     async def create(
         self,
@@ -374,7 +374,7 @@ class Storage:
             problem.message = f"object is being deleted: {problem.message}"
         return problem
 
-    # ---- updating ------------------------------------------------------------------------------------------------
+    # ---- updating ----
 
     async def update(
         self,
@@ -603,8 +603,7 @@ class Storage:
             except PreconditionFailed:  # another server has just changed what goes along
                 continue
 
-    # ---- deleting
-    # ----------------------------------------------------------------------------------------------
+    # ---- deleting ----
 
     async def delete(
         self,

@@ -65,8 +65,7 @@ def reconcile_definition_status(
     return crd
 
 
-# ---- names
-# --------------------------------------------------------------------------------------------------
+# ---- names ----
 
 
 def _clean(names: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,8 +157,7 @@ def _take(names: Object, field: str, value: Any) -> None:
         names.pop(field, None)
 
 
-# ---- schema and approval
-# ---------------------------------------------------------------------------------------------
+# ---- schema and approval ----
 
 
 def structural_condition(crd: Object) -> Object | None:

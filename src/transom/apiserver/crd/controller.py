@@ -71,8 +71,7 @@ class DefinitionController:
     def _res(self) -> Resource:
         return self._resources.require("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
-    # ---- life
-    # ----------------------------------------------------------------------------------------------
+    # ---- life ----
 
     def start(self) -> None:
         """Serves the stored definitions, then follows changes."""
@@ -99,8 +98,7 @@ class DefinitionController:
             for version in served.kind.versions
         ]
 
-    # ---- following the store
-    # -------------------------------------------------------------------------------------
+    # ---- following the store ----
 
     def _on_events(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
@@ -179,8 +177,7 @@ class DefinitionController:
             self._rng,
         )
 
-    # ---- status
-    # ----------------------------------------------------------------------------------------------
+    # ---- status ----
 
     def _all(self) -> Iterable[Object]:
         return self._storage.objects(self._res)
@@ -259,8 +256,7 @@ class DefinitionController:
         )
         return self._storage.decode(res, record)
 
-    # ---- deletion
-    # ----------------------------------------------------------------------------------------------
+    # ---- deletion ----
 
     async def _set(self, name: str, condition: Object, *, last: bool = False) -> None:
         """Sets a condition; the last one also removes the finalizer."""

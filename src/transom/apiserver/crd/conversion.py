@@ -74,8 +74,7 @@ class WebhookConverter:
         # conversions that requests in progress need, with the number of those requests
         self._known: dict[tuple[bytes, str], tuple[Object, int]] = {}
 
-    # ---- for code that can wait
-    # ----------------------------------------------------------------------------------
+    # ---- asynchronous conversion ----
 
     async def records(self, records: Sequence[StoreRecord], version: str) -> list[StoreRecord]:
         """Stored records as if they were stored in this version."""
@@ -110,8 +109,7 @@ class WebhookConverter:
         answers = iter(await self._ask(todo, wanted, _unchanged))
         return [obj if obj["apiVersion"] == wanted else next(answers) for obj in objs]
 
-    # ---- for code that cannot
-    # ------------------------------------------------------------------------------------
+    # ---- synchronous conversion ----
 
     def converted(self, obj: Object, version: str) -> Object:
         key = (orjson.dumps(obj, option=orjson.OPT_SORT_KEYS), version)
@@ -139,8 +137,7 @@ class WebhookConverter:
                 if users > 1:
                     self._known[key] = answer, users - 1
 
-    # ---- the webhook
-    # ---------------------------------------------------------------------------------------------
+    # ---- the webhook ----
 
     async def _ask(
         self, objs: Sequence[Object], wanted: str, work: Callable[[Object], T]

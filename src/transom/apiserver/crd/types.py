@@ -102,8 +102,7 @@ class CustomType:
     def schema(self) -> Any:
         return self.definition.apply_types[self.gvk.api_version]
 
-    # ---- bodies
-    # ----------------------------------------------------------------------------------------------
+    # ---- bodies ----
 
     def decode(self, raw: bytes, media_type: str, *, strict: bool) -> codec.Decoded:
         decoded = codec.decode_object(raw, media_type, self.gvk, strict=strict, types=self._types)
@@ -148,8 +147,7 @@ class CustomType:
         if filled is not obj:
             obj.update(filled)
 
-    # ---- the border to the store
-    # ---------------------------------------------------------------------------------
+    # ---- the border to the store ----
 
     def load(self, value: bytes) -> Object:
         """A stored object in this version, with the defaults of the version it is stored in."""
@@ -216,8 +214,7 @@ class CustomType:
             return self._webhook.converted(obj, version)
         return {**obj, "apiVersion": api_version}
 
-    # ---- rules
-    # ----------------------------------------------------------------------------------------------
+    # ---- rules ----
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         with bounded_errors():

@@ -96,7 +96,7 @@ class FlowConfigController:
         ]
         await _all_written(self._producer.create(resource, "", obj) for resource, obj in missing)
 
-    # ---- since 1.22 ----------------------------------------------------------------------------
+    # ---- since 1.22 ----
 
     async def _ensure(self) -> None:
         """Creates missing objects, updates those that the administrator has not taken over, and

@@ -97,8 +97,7 @@ def _refusal(head: ResponseHead, body: str, name: str) -> ApiError:
     )
 
 
-# ---- WebSocket
-# --------------------------------------------------------------------------------------------------
+# ---- WebSocket ----
 
 
 def _websocket(request: HttpRequest, connection: OutgoingConnection) -> Answer:

@@ -112,8 +112,7 @@ async def _upgraded(
     )
 
 
-# ---- there
-# --------------------------------------------------------------------------------------------------
+# ---- there ----
 
 
 async def _exchange(
@@ -160,8 +159,7 @@ async def _send(connection: OutgoingConnection, body: BodyStream, *, chunked: bo
         connection.abort()  # the client aborted; a partial body must not look complete
 
 
-# ---- and back
-# --------------------------------------------------------------------------------------------------
+# ---- and back ----
 
 
 async def _answer(

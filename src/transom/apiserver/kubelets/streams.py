@@ -115,8 +115,7 @@ def _texts(request: HttpRequest) -> dict[str, str]:
     }
 
 
-# ---- the newer wires
-# -------------------------------------------------------------------------------------------------
+# ---- the newer wires ----
 
 
 async def _command(

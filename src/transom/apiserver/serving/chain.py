@@ -171,7 +171,7 @@ def as_api_error(problem: Exception) -> ApiError | None:
     return problem if isinstance(problem, ApiError) else None
 
 
-# ---- the steps ------------------------------------------------------------------------------
+# ---- the steps ----
 #
 # A step notes what it finds on the exchange, raises to reject the request, or returns an awaitable
 # when it has to wait.

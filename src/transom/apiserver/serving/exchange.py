@@ -51,7 +51,7 @@ class ApiExchange(ApiCall, ABC, Generic[Output]):
         self.user = user  # None until the request is authenticated
         self.in_process = user is not None  # a component of the cluster, already authenticated
 
-    # ---- what a transport does ---------------------------------------------------------------
+    # ---- methods of transports ----
 
     @abstractmethod
     def execute(self, dispatch: Dispatcher) -> Awaitable[None] | None:
@@ -74,7 +74,7 @@ class ApiExchange(ApiCall, ABC, Generic[Output]):
         """The client disconnected while the request was waiting."""
         return self.request is not None and self.request.gone
 
-    # ---- seats at the priority level -----------------------------------------------------------
+    # ---- seats at the priority level ----
 
     def acquire_seats(self, flow: RequestFlow, seats: int, *, assigned: bool = False) -> None:
         """Holds seats at the level of the flow; `assigned` ones were already granted by its
@@ -103,7 +103,7 @@ class ApiExchange(ApiCall, ABC, Generic[Output]):
         if release is not None:
             release()
 
-    # ---- audit ---------------------------------------------------------------------------------
+    # ---- audit ----
 
     def audit_response(
         self, event: AuditEvent, code: int, body: ResponseBody | None, *, ongoing: bool = False

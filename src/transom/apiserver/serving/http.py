@@ -179,7 +179,7 @@ class HttpExchange(ApiExchange[Answer]):
         self._request = request
         self._form = PLAIN
 
-    # ---- from the request to the answer --------------------------------------------------------
+    # ---- from the request to the answer ----
 
     def execute(self, dispatch: Dispatcher) -> Awaitable[None] | None:
         answer = self._route()
@@ -253,7 +253,7 @@ class HttpExchange(ApiExchange[Answer]):
             return form._replace(pretty=wants_pretty(self.query, agent))
         return form
 
-    # ---- errors --------------------------------------------------------------------------------
+    # ---- errors ----
 
     def fail(self, problem: Exception) -> Answer:
         if isinstance(problem, ClientGone):
@@ -289,7 +289,7 @@ class HttpExchange(ApiExchange[Answer]):
         text = escape_markup(text)
         return text_response(500, text)
 
-    # ---- the end -------------------------------------------------------------------------------
+    # ---- the end ----
 
     def complete(self, output: Answer) -> Answer:
         answer = output
@@ -357,7 +357,7 @@ class HttpExchange(ApiExchange[Answer]):
         """The user whose budget the response is charged to."""
         return self.user.name if self.user is not None else ""
 
-    # ---- audit ---------------------------------------------------------------------------------
+    # ---- audit ----
 
     def _audit(self, event: AuditEvent, answer: Answer) -> None:
         if isinstance(answer, HttpResponse):

@@ -262,7 +262,7 @@ class InProcessExchange(ApiExchange[Any]):
             watch.expire(errors.expired(f"too old resource version: {since} ({gone.revision})"))
         return watch
 
-    # ---- the end -------------------------------------------------------------------------------
+    # ---- the end ----
 
     def fail(self, problem: Exception) -> Any:
         error = as_api_error(problem)
@@ -321,8 +321,7 @@ class InProcessClient:
         self._user = user
         self._user_agent = user_agent
 
-    # ---- reading
-    # ----------------------------------------------------------------------------------------------
+    # ---- reading ----
 
     async def get(
         self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
@@ -380,8 +379,7 @@ class InProcessClient:
             answer = await answer
         return await _json_content(answer)
 
-    # ---- writing
-    # ----------------------------------------------------------------------------------------------
+    # ---- writing ----
 
     async def create(self, resource: GroupVersionResource, namespace: str, obj: Object) -> Object:
         return await self._call("create", resource, namespace, body=obj)
@@ -468,7 +466,7 @@ class InProcessClient:
             "create", resource, namespace, name, subresource=subresource, body=obj
         )
 
-    # ---- calls -----------------------------------------------------------------------------------
+    # ---- calls ----
 
     async def _call(
         self,

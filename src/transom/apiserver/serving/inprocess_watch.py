@@ -200,8 +200,7 @@ class InProcessWatch(BatchedWatch):
             self._cancel()
         self._wake()
 
-    # ---- watch.Sink
-    # ----------------------------------------------------------------------------------------------
+    # ---- watch.Sink ----
 
     def send(self, payload: list[tuple[str, StoreRecord | Object]]) -> bool:
         if self._size >= _QUEUED or self._cursor is not None:

@@ -169,7 +169,7 @@ class NonResourcePaths:
             raise errors.generic_not_found()
         return text_response(404, "404 page not found\n")
 
-    # ---- discovery -----------------------------------------------------------------------------
+    # ---- discovery ----
 
     def _document(
         self,
@@ -247,8 +247,7 @@ class NonResourcePaths:
         if request.method != "GET":
             raise errors.generic_method_not_allowed()
 
-    # ---- the rest
-    # ----------------------------------------------------------------------------------------------
+    # ---- other paths ----
 
     def _root(self, request: HttpRequest, status: int = 200) -> Answer:
         found = self._cache.get(

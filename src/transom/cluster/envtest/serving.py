@@ -206,8 +206,7 @@ def _etcd_address(url: str) -> str:
     return parts.netloc
 
 
-# ---- values of flags
-# -------------------------------------------------------------------------------------------------
+# ---- values of flags ----
 
 
 def _parse(flags: GoFlags, name: str, default: str, parse: Callable[[str], T]) -> T:

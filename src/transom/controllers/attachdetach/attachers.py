@@ -75,8 +75,7 @@ def _size(spec: VolumeSpec) -> int:
     return int(quantity.parse_quantity(capacity["storage"]).value()) if "storage" in capacity else 0
 
 
-# ---- CSI
-# --------------------------------------------------------------------------------------------------
+# ---- CSI ----
 
 
 def volume_attachment_name(handle: str, driver: str, node: str) -> str:

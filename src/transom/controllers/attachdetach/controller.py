@@ -131,8 +131,7 @@ class AttachDetach:
             self._attachment_changed(attachment)
         await run_worker(self._queue, self._sync, needs, _WORKERS)
 
-    # ---- changes
-    # ----------------------------------------------------------------------------------------------
+    # ---- changes ----
 
     def _enqueue(self, names: Iterable[str]) -> None:
         for name in names:
@@ -234,8 +233,7 @@ class AttachDetach:
             self._csi_names[meta["name"]] = f"{CSI}/{source['driver']}^{source['volumeHandle']}"
         return self._csi_names[meta["name"]]
 
-    # ---- one volume
-    # ----------------------------------------------------------------------------------------------
+    # ---- one volume ----
 
     async def _verify_attached(self, name: str) -> None:
         """Forgets what was detached outside of this controller."""
@@ -275,8 +273,7 @@ class AttachDetach:
     def _nodes_with(self, name: str) -> list[str]:
         return [*self._attached.get(name, ()), *self._csi.get(name, ())]
 
-    # ---- attaching
-    # ----------------------------------------------------------------------------------------------
+    # ---- attaching ----
 
     async def _attach(self, spec: VolumeSpec, node: str, pods: Sequence[Object]) -> float:
         """Returns the seconds until the next sync."""
@@ -424,8 +421,7 @@ class AttachDetach:
         for pod in pods:
             self._events.event(pod, kind, reason, text)
 
-    # ---- detaching
-    # ----------------------------------------------------------------------------------------------
+    # ---- detaching ----
 
     async def _detach(self, name: str, node: str) -> float:
         """Seconds to wait for the node to unmount the volume; 0 when there is nothing to wait
@@ -472,8 +468,7 @@ class AttachDetach:
             self._attached.pop(name, None)
         self._uncertain.discard((name, node))
 
-    # ---- the node's status
-    # ---------------------------------------------------------------------------------------
+    # ---- the node's status ----
 
     async def _report(self, node: str, name: str, *, attached: bool = True) -> None:
         """Writes `volumesAttached`, which shows the kubelet which volumes it may mount."""

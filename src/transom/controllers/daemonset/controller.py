@@ -80,8 +80,7 @@ class DaemonSets:
         needs = (self._sets, self._pods, self._nodes, self._revisions)
         await run_worker(self._queue, self._sync, needs, _WORKERS)
 
-    # ---- what happens
-    # --------------------------------------------------------------------------------------------
+    # ---- event handlers ----
 
     def _enqueue(self, daemon_set: Object) -> None:
         self._queue.add(object_key(daemon_set))
@@ -120,8 +119,7 @@ class DaemonSets:
             known = self._placements[key] = uid, generation, Placement(daemon_set)
         return known[2]
 
-    # ---- one DaemonSet
-    # -------------------------------------------------------------------------------------------
+    # ---- one DaemonSet ----
 
     async def _sync(self, key: str) -> None:
         daemon_set = self._sets.by_key(key)
@@ -189,8 +187,7 @@ class DaemonSets:
                 found.setdefault(node, []).append(pod)
         return found
 
-    # ---- nodes without a pod, pods without a node
-    # ----------------------------------------------------------------
+    # ---- nodes without a pod, pods without a node ----
 
     async def _manage(self, key: str, daemon_set: Object, revision_hash: str) -> None:
         by_node = await self._pods_by_node(daemon_set)
@@ -310,8 +307,7 @@ class DaemonSets:
             if first is not None:
                 raise first
 
-    # ---- rolling update
-    # ------------------------------------------------------------------------------------------
+    # ---- rolling update ----
 
     async def _roll(self, key: str, daemon_set: Object, revision_hash: str) -> None:
         """Deletes pods of older revisions, as many as may be unavailable; the next sync creates
@@ -362,8 +358,7 @@ class DaemonSets:
         most = scaled_value(limits.get("maxUnavailable", 1), desired, up=True)
         return desired, unavailable, most
 
-    # ---- status
-    # ----------------------------------------------------------------------------------------------
+    # ---- status ----
 
     async def _update_status(
         self, daemon_set: Object, revision_hash: str, *, observed: bool

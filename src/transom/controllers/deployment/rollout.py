@@ -73,8 +73,7 @@ class Rollout:
         else:
             await self._recreate()
 
-    # ---- what there is
-    # -------------------------------------------------------------------------------------------
+    # ---- ReplicaSets of the Deployment ----
 
     @property
     def _old(self) -> list[Object]:
@@ -112,8 +111,7 @@ class Rollout:
         )
         statuses.set_deployment_condition(status, new)
 
-    # ---- pause
-    # ----------------------------------------------------------------------------------------------
+    # ---- pause ----
 
     async def _report_pause(self) -> None:
         """Records a pause, so that it does not count against the progress deadline."""
@@ -134,8 +132,7 @@ class Rollout:
             self._condition(status, "Unknown", statuses.RESUMED, "Deployment is resumed")
         await self._write_status(status)
 
-    # ---- the new ReplicaSet
-    # --------------------------------------------------------------------------------------
+    # ---- the new ReplicaSet ----
 
     async def _find_new(self) -> Object | None:
         """The ReplicaSet of the current template, if it exists, with updated annotations and
@@ -286,8 +283,7 @@ class Rollout:
             await self._write_status(status)
         self._events.event(self.deployment, WARNING, statuses.SET_CREATE_ERROR, message)
 
-    # ---- scaling
-    # ----------------------------------------------------------------------------------------------
+    # ---- scaling ----
 
     async def _is_scaling(self) -> bool:
         """Whether the number of replicas changed since the ReplicaSets were sized."""
@@ -374,8 +370,7 @@ class Rollout:
         message = f"Scaled {direction} replica set {name} {sizes_text}"
         self._events.event(self.deployment, NORMAL, "ScalingReplicaSet", message)
 
-    # ---- strategies
-    # ----------------------------------------------------------------------------------------------
+    # ---- strategies ----
 
     async def _roll(self) -> None:
         new = await self._find_or_create_new()
@@ -473,8 +468,7 @@ class Rollout:
                 if not is_not_found(problem):
                     raise
 
-    # ---- rollback, as asked for by an annotation
-    # -----------------------------------------------------------------
+    # ---- rollback, as asked for by an annotation ----
 
     def _rollback_revision(self) -> int | None:
         text = sets.annotations_of(self.deployment).get(sets.ROLLBACK_TO, "")
@@ -528,8 +522,7 @@ class Rollout:
             DEPLOYMENTS, with_metadata(self.deployment, annotations=notes)
         )
 
-    # ---- status
-    # ----------------------------------------------------------------------------------------------
+    # ---- status ----
 
     async def _write_counts(self) -> None:
         status = statuses.calculate_deployment_status(

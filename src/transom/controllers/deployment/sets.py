@@ -30,8 +30,7 @@ _LONGEST_HISTORY = 2000
 _INT32, _INT64 = 1 << 31, 1 << 63
 
 
-# ---- sizes as they are
-# -----------------------------------------------------------------------------------------------
+# ---- sizes as they are ----
 
 
 def spec_replicas(obj: Object) -> int:
@@ -70,8 +69,7 @@ def by_size_newer(sets: Iterable[Object]) -> list[Object]:
     return sorted(sorted(sets, key=sorted_by_age, reverse=True), key=lambda s: -spec_replicas(s))
 
 
-# ---- the new one
-# --------------------------------------------------------------------------------------------------
+# ---- the new ReplicaSet ----
 
 
 def _without_hash(template: Object) -> Object:
@@ -139,8 +137,7 @@ def active_or_latest(new: Object | None, old: Iterable[Object]) -> Object | None
     return with_pods[0] if len(with_pods) == 1 else None
 
 
-# ---- annotations
-# --------------------------------------------------------------------------------------------------
+# ---- annotations ----
 
 
 def annotations_of(obj: Object) -> dict[str, str]:

@@ -26,8 +26,7 @@ PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
 FOREVER = (1 << 31) - 1  # the value that means no deadline or limit
 
 
-# ---- conditions
-# --------------------------------------------------------------------------------------------------
+# ---- conditions ----
 
 
 def make_deployment_condition(
@@ -67,8 +66,7 @@ def remove_deployment_condition(status: Object, kind: str) -> None:
         status.pop("conditions", None)
 
 
-# ---- the settings of a rollout
-# --------------------------------------------------------------------------------------
+# ---- the settings of a rollout ----
 
 
 def has_deadline(deployment: Object) -> bool:
@@ -116,8 +114,7 @@ def next_check(deployment: Object, status: Object, now: float) -> float | None:
     return since + int(deployment["spec"]["progressDeadlineSeconds"]) - now
 
 
-# ---- the status
-# --------------------------------------------------------------------------------------------------
+# ---- the status ----
 
 
 def calculate_deployment_status(

@@ -43,8 +43,7 @@ class UpdateFailed(RetryLater):
     """A slice could not be written; the text is for the user."""
 
 
-# ---- ports and endpoints as keys
-# -------------------------------------------------------------------------------------
+# ---- ports and endpoints as keys ----
 
 
 class EndpointPort(NamedTuple):
@@ -137,8 +136,7 @@ def new_slice(
     return out
 
 
-# ---- slices of a service
-# ---------------------------------------------------------------------------------------------
+# ---- slices of a service ----
 
 
 def service_key(piece: Object) -> str:
@@ -246,8 +244,7 @@ class ServiceSlices:
             self._publish(piece)
 
 
-# ---- writing
-# --------------------------------------------------------------------------------------------------
+# ---- writing ----
 
 
 @dataclass(slots=True)

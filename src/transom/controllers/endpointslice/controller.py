@@ -213,8 +213,7 @@ class EndpointSlices:
         return self._topology.remove_hints(key, address_type)
 
 
-# ---- endpoints of pods
-# -----------------------------------------------------------------------------------------------
+# ---- endpoints of pods ----
 
 
 def _zone(node: Object) -> str | None:

@@ -67,8 +67,7 @@ class EndpointSliceMirroring:
             self._queue, self._sync, (self._endpoints, self._services, self._informer), _WORKERS
         )
 
-    # ---- what happens
-    # --------------------------------------------------------------------------------------------
+    # ---- event handlers ----
 
     def _changed(self, endpoints: Object) -> None:
         if _is_mirrored(endpoints):
@@ -86,8 +85,7 @@ class EndpointSliceMirroring:
         if (_selector(old) is None) != (_selector(new) is None):
             self._queue.add(object_key(new))
 
-    # ---- one of them
-    # ---------------------------------------------------------------------------------------------
+    # ---- one Endpoints object ----
 
     async def _sync(self, key: str) -> None:
         await with_max_retries(self._queue, key, self._try, "endpoints")
@@ -171,8 +169,7 @@ class EndpointSliceMirroring:
         return plan
 
 
-# ---- pure parts
-# --------------------------------------------------------------------------------------------------
+# ---- pure parts ----
 
 
 def _selector(service: Object) -> Object | None:

@@ -184,8 +184,7 @@ def close_hints(distribution: str, endpoint: Object) -> Object | None:
     return hints
 
 
-# ---- zones
-# --------------------------------------------------------------------------------------------------
+# ---- zones ----
 
 
 def cpu_ratios(nodes: Iterable[Object]) -> dict[str, float] | None:

@@ -89,8 +89,7 @@ class GarbageCollector:
         finally:
             await self._monitors.stop()
 
-    # ---- what there is
-    # -------------------------------------------------------------------------------------------
+    # ---- resources to watch ----
 
     def _served_changed(self, _obj: Object) -> None:
         self._rediscover.set()
@@ -162,8 +161,7 @@ class GarbageCollector:
             invalid_namespace_message(owner),
         )
 
-    # ---- deleting
-    # ----------------------------------------------------------------------------------------------
+    # ---- deleting ----
 
     async def _attempt_to_delete(self, node: GraphNode) -> None:
         await self._complete.wait()
@@ -264,8 +262,7 @@ class GarbageCollector:
             if not dependent.deleting_dependents:
                 self._deletions.add(dependent)
 
-    # ---- orphaning
-    # ----------------------------------------------------------------------------------------------
+    # ---- orphaning ----
 
     async def _attempt_to_orphan(self, owner: GraphNode) -> None:
         await self._complete.wait()
@@ -277,8 +274,7 @@ class GarbageCollector:
                     raise
         await self._remove_finalizer(owner.identity, ORPHAN)
 
-    # ---- requests
-    # ----------------------------------------------------------------------------------------------
+    # ---- requests ----
 
     def _resource(self, identity: OwnerIdentity) -> GroupVersionResource:
         resource = self._monitors.resource(identity.api_version, identity.kind)

@@ -209,8 +209,7 @@ class DependencyGraph:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    # ---- what was seen
-    # -------------------------------------------------------------------------------------------
+    # ---- observed objects ----
 
     def seen(self, api_version: str, kind: str, old: Object | None, obj: Object) -> Change:
         """An object appeared or changed."""
@@ -317,8 +316,7 @@ class DependencyGraph:
             yield from self._check_all(node.dependents)
             self._check(node)
 
-    # ---- edges
-    # ----------------------------------------------------------------------------------------------
+    # ---- edges ----
 
     def _update_owners(self, node: GraphNode, owners: Sequence[Object]) -> Change:
         if node.owners == owners:

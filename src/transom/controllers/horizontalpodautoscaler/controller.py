@@ -91,8 +91,7 @@ class Autoscaler:
             # The next sync is in 15 seconds anyway.
             log.info("the autoscaler %s could not be brought up to date: %s", key, problem)
 
-    # ---- one autoscaler
-    # ------------------------------------------------------------------------------------------
+    # ---- one autoscaler ----
 
     def _record_event(self, autoscaler: Object, kind: str, reason: str, message: str) -> None:
         shown = {**autoscaler, "apiVersion": self._shown.api_version}

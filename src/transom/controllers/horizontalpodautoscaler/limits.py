@@ -109,8 +109,7 @@ class ScalingHistory:
         conditions.set(SCALING_LIMITED, result != stable, *limit)
         return result
 
-    # ---- stabilization
-    # -------------------------------------------------------------------------------------------
+    # ---- stabilization ----
 
     def _stabilized(self, desired: int, now: float) -> tuple[int, tuple[str, str]]:
         cutoff = now - DOWNSCALE_STABILIZATION_SECONDS
@@ -134,8 +133,7 @@ class ScalingHistory:
         self._recommended = [r for r in self._recommended if r.time >= cutoff]
         self._recommended.append(_At(now, desired))
 
-    # ---- rates
-    # ----------------------------------------------------------------------------------------------
+    # ---- rates ----
 
     def _rate_limited(
         self, behavior: Object, current: int, desired: int, least: int, most: int, now: float

@@ -153,8 +153,7 @@ class HpaMetricsClient:
             raise MetricsError("no metrics returned from external metrics API")
         return [_milli(item.get("value", "0")) for item in items]
 
-    # ---- requests
-    # ----------------------------------------------------------------------------------------------
+    # ---- requests ----
 
     async def _get(self, path: str, query: dict[str, str], resource: str, name: str = "") -> Any:
         query = {key: value for key, value in query.items() if value}

@@ -93,8 +93,7 @@ class Jobs:
     async def run(self) -> None:
         await run_worker(self._queue, self._sync, (self._jobs, self._pods), _WORKERS)
 
-    # ---- what happens
-    # --------------------------------------------------------------------------------------------
+    # ---- event handlers ----
 
     def _enqueue(self, job: Object) -> None:
         self._queue.add(object_key(job))
@@ -121,8 +120,7 @@ class Jobs:
                 exponential_backoff(_BACKOFF, _LONGEST_BACKOFF, failures - 1) if failures else 0,
             )
 
-    # ---- one Job
-    # ----------------------------------------------------------------------------------------------
+    # ---- one Job ----
 
     async def _sync(self, key: str) -> None:
         job = self._jobs.by_key(key)

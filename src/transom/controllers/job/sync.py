@@ -64,8 +64,7 @@ class JobSync:
     def seconds_left(self) -> float | None:
         return status.seconds_to_deadline(self.job, self._start, self._now)
 
-    # ---- the end
-    # ----------------------------------------------------------------------------------------------
+    # ---- the end ----
 
     def failure(self) -> tuple[str, str] | None:
         """Why the Job has failed: reason and message."""
@@ -113,8 +112,7 @@ class JobSync:
         self._start = rfc3339(self._now)  # its deadline starts again
         return "Resumed", "Job resumed"
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     def to_delete(self) -> Sequence[Object]:
         if status.is_suspended(self.job):
@@ -145,8 +143,7 @@ class JobSync:
         busy = {index for pod in self.active if (index := indexes.index_of(pod)) is not None}
         return indexes.pending_indexes(count, self._completions or 0, busy | set(self._done or ()))
 
-    # ---- status
-    # ----------------------------------------------------------------------------------------------
+    # ---- status ----
 
     @property
     def _counts(self) -> tuple[int, int, int]:

@@ -88,8 +88,7 @@ class TrackedJobs:
             group.create_task(self._queue.run(self._sync, _WORKERS))
             group.create_task(self._orphans.run(self._sync_orphan))
 
-    # ---- what happens
-    # --------------------------------------------------------------------------------------------
+    # ---- event handlers ----
 
     def _enqueue(self, job: Object) -> None:
         self._queue.add(object_key(job))
@@ -158,8 +157,7 @@ class TrackedJobs:
             if not is_not_found(problem):
                 raise
 
-    # ---- one Job
-    # ----------------------------------------------------------------------------------------------
+    # ---- one Job ----
 
     def _is_stale(self, key: str, job: Object) -> bool:
         """Whether the informer does not show our last write yet; its update syncs the Job again."""
@@ -313,8 +311,7 @@ class TrackedJobs:
         results = await asyncio.gather(*(delete(pod) for pod in to_delete))
         return [problem for problem in results if problem is not None]
 
-    # ---- counting
-    # ----------------------------------------------------------------------------------------------
+    # ---- counting ----
 
     async def _track(self, key: str, now: TrackedSync, *, changed: bool) -> None:
         """Counts finished pods, takes their finalizers, and ends the Job."""

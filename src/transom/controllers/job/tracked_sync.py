@@ -98,8 +98,7 @@ class TrackedSync:
         self.finished: Object | None = None
         self._find_end()
 
-    # ---- facts
-    # ----------------------------------------------------------------------------------------------
+    # ---- facts ----
 
     @property
     def suspended(self) -> bool:
@@ -139,8 +138,7 @@ class TrackedSync:
             and wanted(pod)
         ]
 
-    # ---- the end
-    # ----------------------------------------------------------------------------------------------
+    # ---- the end ----
 
     def _condition(self, kind: str, reason: str = "", message: str = "") -> Object:
         return status.make_job_condition(kind, self._now, reason, message)
@@ -302,8 +300,7 @@ class TrackedSync:
         self.status["startTime"] = rfc3339(self._now)  # its deadline starts again
         return "Resumed", "Job resumed"
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     @property
     def _wanted_active(self) -> int:
@@ -379,8 +376,7 @@ class TrackedSync:
             out[IGNORED_FAILURE_COUNT] = str(ignored)
         return out
 
-    # ---- counting
-    # ----------------------------------------------------------------------------------------------
+    # ---- counting ----
 
     def with_finalizer(self) -> set[str]:
         return {_uid(pod) for pod in self.pods if self._tracked(pod)}

@@ -110,8 +110,7 @@ class NodeLifecycle:
             group.create_task(self._taint_slowly())
             group.create_task(self._monitor())
 
-    # ---- at each change
-    # ------------------------------------------------------------------------------------------
+    # ---- at each change ----
 
     async def _sync_node(self, name: str) -> None:
         node = self._nodes.get("", name)
@@ -145,8 +144,7 @@ class NodeLifecycle:
         if ready is not None and ready.get("status") != "True":
             await self._mark_not_ready((pod,))
 
-    # ---- every few seconds
-    # ---------------------------------------------------------------------------------------
+    # ---- every few seconds ----
 
     async def _monitor(self) -> None:
         while True:

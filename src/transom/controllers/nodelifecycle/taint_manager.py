@@ -57,8 +57,7 @@ class TaintManager:
     async def run(self) -> None:
         await run_worker(self._queue, self._delete, (self._nodes, self._pods), _WORKERS)
 
-    # ---- changes
-    # ----------------------------------------------------------------------------------------------
+    # ---- changes ----
 
     def _node_updated(self, old: Object, new: Object) -> None:
         if _no_execute(old) != _no_execute(new):
@@ -92,8 +91,7 @@ class TaintManager:
     def _pod_gone(self, pod: Object) -> None:
         self._cancel(object_key(pod))
 
-    # ---- evictions
-    # ----------------------------------------------------------------------------------------------
+    # ---- evictions ----
 
     def _process_pod(self, pod: Object, taints: list[Object]) -> None:
         key = object_key(pod)

@@ -96,8 +96,7 @@ class Tainter:
         await retry_on_conflict(attempt, self._clock, self._rng, _BACKOFF)
 
 
-# ---- tolerations
-# --------------------------------------------------------------------------------------------------
+# ---- tolerations ----
 
 
 def tolerated_seconds(taints: Iterable[Object], tolerations: Sequence[Object]) -> float | None:

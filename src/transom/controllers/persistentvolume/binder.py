@@ -84,8 +84,7 @@ class VolumeBinder:
             group.create_task(run_worker(self._volume_queue, self._sync_volume, self._needs))
             group.create_task(run_worker(self._operations, self._operate, self._needs, _OPERATIONS))
 
-    # ---- changes
-    # ----------------------------------------------------------------------------------------------
+    # ---- changes ----
 
     def _claim_changed(self, claim: Object) -> None:
         self._claim_queue.add(object_key(claim))
@@ -117,8 +116,7 @@ class VolumeBinder:
         if freed is not None:
             await self._unbind(freed)
 
-    # ---- claims
-    # ----------------------------------------------------------------------------------------------
+    # ---- claims ----
 
     async def _sync_claim(self, key: str) -> None:
         claim = self._claims.get(key)
@@ -245,8 +243,7 @@ class VolumeBinder:
             claim = await self._set_claim_phase(claim, "Lost")
             self._events.event(claim, WARNING, reason, text)
 
-    # ---- volumes
-    # ----------------------------------------------------------------------------------------------
+    # ---- volumes ----
 
     async def _sync_volume(self, name: str) -> None:
         volume = self._volumes.get(name)
@@ -325,8 +322,7 @@ class VolumeBinder:
             volume = await self._set_volume_phase(volume, "Failed", text)
             self._events.event(volume, WARNING, "VolumeUnknownReclaimPolicy", text)
 
-    # ---- writing
-    # ----------------------------------------------------------------------------------------------
+    # ---- writing ----
 
     async def _bind(self, volume: Object, claim: Object) -> None:
         """Updates the volume first, because it decides which claim gets it. The next sync completes

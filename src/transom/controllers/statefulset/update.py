@@ -82,8 +82,7 @@ class StatefulSetUpdate:
             raise
         await self._truncate_history(current, update)
 
-    # ---- revisions
-    # ----------------------------------------------------------------------------------------------
+    # ---- revisions ----
 
     async def _current_and_update(self) -> tuple[Object, Object]:
         revisions = self._revisions
@@ -127,8 +126,7 @@ class StatefulSetUpdate:
                 if not is_not_found(problem):
                     raise
 
-    # ---- pods
-    # ----------------------------------------------------------------------------------------------
+    # ---- pods ----
 
     async def _manage(self, current: Object, update: Object) -> Object:
         """Performs all steps that are possible now; returns the new status."""
@@ -323,8 +321,7 @@ class StatefulSetUpdate:
                 status["currentReplicas"] -= 1
                 allowed -= 1
 
-    # ---- writes
-    # ----------------------------------------------------------------------------------------------
+    # ---- writes ----
 
     async def _create(self, pod: Object) -> None:
         namespace = self._set["metadata"]["namespace"]
@@ -411,8 +408,7 @@ class StatefulSetUpdate:
             return
         await self._client.update_status(STATEFUL_SETS, {**stateful_set, "status": status})
 
-    # ---- events
-    # ----------------------------------------------------------------------------------------------
+    # ---- events ----
 
     def _record_event(self, verb: str, pod: Object, problem: Exception | None = None) -> None:
         name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]

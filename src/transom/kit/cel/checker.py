@@ -74,8 +74,7 @@ class Checker:
         self._fresh += 1
         return type_param(f"_var{self._fresh}")
 
-    # ---- nodes
-    # ----------------------------------------------------------------------------------------------
+    # ---- nodes ----
 
     def _check(self, node: ast.ExprNode) -> CelType:
         kind = _CHECKS[type(node)](self, node)
@@ -346,8 +345,7 @@ class Checker:
         if not self._assign(wanted, kind):
             self._mismatch(node.pos, wanted, kind)
 
-    # ---- the end
-    # ----------------------------------------------------------------------------------------------
+    # ---- the end ----
 
     def _settle(self, node: ast.ExprNode) -> None:
         """Replace type parameters by what they turned out to be, and list all nodes."""

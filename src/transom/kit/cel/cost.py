@@ -223,8 +223,7 @@ class _Coster:
         if entry is not None:
             self._entries[id(to)] = entry
 
-    # ---- calls
-    # ----------------------------------------------------------------------------------------------
+    # ---- calls ----
 
     def _call(self, node: ast.CallNode) -> CostRange:
         if node.function == "dyn" and node.target is None and len(node.args) == 1:
@@ -291,8 +290,7 @@ class _Coster:
         standard = _standard_cost(overload, target, args)
         return CallCost(standard.cost.plus(given), standard.size)
 
-    # ---- sizes and paths
-    # ---------------------------------------------------------------------------------------------
+    # ---- sizes and paths ----
 
     def _local(self, node: ast.ExprNode) -> _Local | None:
         stack = self._locals.get(node.name) if isinstance(node, ast.IdentNode) else None

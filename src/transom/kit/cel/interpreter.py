@@ -127,8 +127,7 @@ class _Planner:
         assert isinstance(node, ast.ComprehensionNode)
         return plan_comprehension(node, self.plan)
 
-    # ---- names and fields
-    # --------------------------------------------------------------------------------------------
+    # ---- names and fields ----
 
     def _select(self, node: ast.SelectNode) -> Run:
         if node.qualified is not None:
@@ -146,8 +145,7 @@ class _Planner:
             return _variable_fields(at.name, fields)
         return _fields(operand, fields)
 
-    # ---- calls
-    # ----------------------------------------------------------------------------------------------
+    # ---- calls ----
 
     def _call(self, node: ast.CallNode) -> Run:
         if node.function in ("_&&_", "_||_"):
@@ -238,8 +236,7 @@ class _Planner:
 
         return run
 
-    # ---- literals
-    # ----------------------------------------------------------------------------------------------
+    # ---- literals ----
 
     def _list(self, node: ast.ListNode) -> Run:
         runs = [self.plan(item) for item in node.items]
@@ -320,8 +317,7 @@ class _Planner:
 
         return run
 
-    # ---- comprehensions
-    # ----------------------------------------------------------------------------------------------
+    # ---- comprehensions ----
 
 
 def _is_attribute(node: ast.ExprNode) -> bool:

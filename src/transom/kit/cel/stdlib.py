@@ -514,8 +514,7 @@ STANDARD_FUNCTIONS: tuple[Function, ...] = (
 )
 
 
-# ---- optional values
-# -------------------------------------------------------------------------------------------------
+# ---- optional values ----
 
 
 def _is_zero(value: Any) -> bool:

@@ -83,8 +83,7 @@ class PodAdmission:
         self._asked: dict[str, PodRequests] = {}  # by uid; a pod's requests never change
         self._killing = TaskSet()
 
-    # ---- admission
-    # ----------------------------------------------------------------------------------------------
+    # ---- admission ----
 
     def admit(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         refusal = self._evicting(pod)
@@ -223,8 +222,7 @@ class PodAdmission:
             if (uid := p["metadata"]["uid"]) in self._asked
         }
 
-    # ---- checks before a pod runs
-    # ---------------------------------------------------------------------------------
+    # ---- checks before a pod runs ----
 
     def can_run(self, pod: Object) -> PodRejection | None:
         if (pod.get("status") or {}).get("phase", "Pending") != "Pending":

@@ -54,8 +54,7 @@ def _go_map(entries: CpuEntries) -> str:
     return f"map[{' '.join(pods)}]"
 
 
-# ---- the memory manager
-# --------------------------------------------------------------------------------------------------
+# ---- the memory manager ----
 
 
 def memory_manager_checkpoint(policy: str, machine: Any, entries: Any) -> bytes:

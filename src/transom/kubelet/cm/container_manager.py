@@ -193,8 +193,7 @@ class ContainerManager:
         except ValueError as problem:
             raise ValueError(f"start memory manager error: {problem}") from problem
 
-    # ---- admission
-    # ----------------------------------------------------------------------------------------------
+    # ---- admission ----
 
     def admit(self, pod: Object) -> PodRejection | None:
         """Allocates what the containers of the pod need for themselves."""
@@ -270,8 +269,7 @@ class ContainerManager:
             self._count("memory", "errors")
             raise
 
-    # ---- containers
-    # ----------------------------------------------------------------------------------------------
+    # ---- containers ----
 
     def adjust(self, pod: Object, container: Object, resources: LinuxResources) -> LinuxResources:
         """The resources of a container with the CPUs and NUMA nodes that it may use, and the
@@ -332,7 +330,7 @@ class ContainerManager:
             pod, config, limit_cpu=not (without_quota and self._has_exclusive_cpus(uid, pod))
         )
 
-    # ---- the pod resources API
+    # ---- the pod resources API ----
 
     def cpus_of_container(self, uid: str, name: str) -> Sequence[int]:
         return sorted(self._cpus.exclusive_cpus(uid, name)) if self._cpus is not None else ()

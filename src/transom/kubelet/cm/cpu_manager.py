@@ -129,8 +129,7 @@ class StaticCpuManager:
                 f'CPUs in state "{format_cpuset(known)}"'
             )
 
-    # ---- what containers may use
-    # ----------------------------------------------------------------------------------------------
+    # ---- CPUs of containers ----
 
     @property
     def allocatable(self) -> CpuSet:
@@ -221,8 +220,7 @@ class StaticCpuManager:
         reusable = init and container.get("restartPolicy") != "Always"
         self._reusable = (uid, known | cpus if reusable else known - cpus)
 
-    # ---- hints
-    # ----------------------------------------------------------------------------------------------
+    # ---- hints ----
 
     def container_hints(self, pod: Object, container: Object) -> Sequence[TopologyHint] | None:
         """None without a preference."""

@@ -38,8 +38,7 @@ def pod_memory_protection(pod: Object, request: int, config: KubeletConfig) -> d
     return _protection(pod, request, config, features) if features.memory_qos else {}
 
 
-# ---- swap
-# --------------------------------------------------------------------------------------------------
+# ---- swap ----
 
 
 def swap_limit(
@@ -85,8 +84,7 @@ def _limited_swap(
     return int(request / hardware.memory * hardware.swap)
 
 
-# ---- memory QoS
-# --------------------------------------------------------------------------------------------------
+# ---- memory QoS ----
 
 
 def _memory_qos(

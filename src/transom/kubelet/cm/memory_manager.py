@@ -125,8 +125,7 @@ class StaticMemoryManager:
                 "[memorymanager] the expected machine state is different from the real one"
             )
 
-    # ---- allocations
-    # ----------------------------------------------------------------------------------------------
+    # ---- allocations ----
 
     def blocks_of(self, uid: str, container: str) -> Iterable[MemoryBlock]:
         return self._state.blocks(uid, container)
@@ -231,8 +230,7 @@ class StaticMemoryManager:
         if found:
             state.save()
 
-    # ---- the memory of init containers
-    # ----------------------------------------------------------------------------------------------
+    # ---- the memory of init containers ----
 
     def _reusable_by(self, uid: str, nodes: NumaMask, kind: str) -> int:
         return self._reusable[1].get((nodes, kind), 0) if self._reusable[0] == uid else 0
@@ -273,8 +271,7 @@ class StaticMemoryManager:
                     changed.append(known._replace(size=known.size - used))
                 assigned[init["name"]] = tuple(changed)
 
-    # ---- hints
-    # ----------------------------------------------------------------------------------------------
+    # ---- hints ----
 
     def container_hints(self, pod: Object, container: Object) -> Hints:
         if not is_memory_managed(pod):

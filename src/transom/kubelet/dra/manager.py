@@ -66,8 +66,7 @@ class DynamicResourceManager:
         self.drivers = DraDriverRegistry(env, self._wipes.put_nowait, observe_call)
         self._cache = ClaimCache(env.host.files, env.os.join(env.config.root_dir, STATE_FILE))
 
-    # ---- what pods need
-    # ------------------------------------------------------------------------------------------
+    # ---- claims of pods ----
 
     async def prepare(self, pod: Object) -> None:
         """Raises ClaimFailure."""
@@ -272,8 +271,7 @@ class DynamicResourceManager:
         except OSError as problem:
             raise PodClaimError(f"{what}: {problem.strerror}") from problem
 
-    # ---- in the background
-    # ------------------------------------------------------------------------------------------
+    # ---- in the background ----
 
     async def run(self) -> None:
         """Runs until cancelled. Drivers publish their ResourceSlices again after the kubelet has

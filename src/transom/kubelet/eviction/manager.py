@@ -93,8 +93,7 @@ class EvictionManager:
         self._starved: list[EvictionThreshold] = []
         self._looked_at = float("-inf")
 
-    # ---- queries
-    # ----------------------------------------------------------------------------------------------
+    # ---- queries ----
 
     def memory(self) -> bool:
         return _MEMORY_PRESSURE in self._conditions
@@ -122,8 +121,7 @@ class EvictionManager:
             return None
         return PodRejection(REASON, f"The node had condition: [{' '.join(self._conditions)}]. ")
 
-    # ---- a round
-    # ----------------------------------------------------------------------------------------------
+    # ---- a round ----
 
     def observe(self) -> bool:
         """Observes the node. Returns True when `act` has something to do."""

@@ -74,8 +74,7 @@ class NodeAgent:
         self._wake: asyncio.Future[None] | None = None
         self._running: asyncio.Task[None] | None = None
 
-    # ---- queries
-    # ----------------------------------------------------------------------------------------------
+    # ---- queries ----
 
     def node(self) -> Object | None:
         """The Node as last seen."""
@@ -114,8 +113,7 @@ class NodeAgent:
         self._news = True
         self._wake_up()
 
-    # ---- the loop
-    # ----------------------------------------------------------------------------------------------
+    # ---- the loop ----
 
     async def run(self) -> None:
         """Runs until cancelled or stopped."""

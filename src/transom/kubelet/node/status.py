@@ -156,8 +156,7 @@ class NodeStatus:
         self.ready = False
         self._node_resources: tuple[Object, Object] | None = None  # capacity and allocatable
 
-    # ---- the status
-    # ----------------------------------------------------------------------------------------------
+    # ---- the status ----
 
     def compute(self, node: Object) -> Object:
         """The status that the node should have now; shares unchanged parts with the current one."""
@@ -194,8 +193,7 @@ class NodeStatus:
         else:
             status.pop(key, None)
 
-    # ---- parts
-    # ----------------------------------------------------------------------------------------------
+    # ---- parts ----
 
     def _fixed_parts(self) -> Object:
         identity = self._host.identity
@@ -279,8 +277,7 @@ class NodeStatus:
             self._unschedulable = unschedulable
             self._record_status("NodeNotSchedulable" if unschedulable else "NodeSchedulable")
 
-    # ---- conditions
-    # ----------------------------------------------------------------------------------------------
+    # ---- conditions ----
 
     def _conditions(self, old: list[Object], capacity: Object) -> list[Object]:
         now = rfc3339(self._clock.time())
@@ -394,8 +391,7 @@ def _aggregate(problems: Sequence[str]) -> str:
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
-# ---- changes
-# --------------------------------------------------------------------------------------------------
+# ---- changes ----
 
 
 def node_status_changed(old: Object, new: Object) -> bool:

@@ -109,8 +109,7 @@ class PluginManager:
             if timer is not None:
                 timer.cancel()
 
-    # ---- one scan
-    # ----------------------------------------------------------------------------------------------
+    # ---- one scan ----
 
     async def _look(self) -> None:
         found = dict(self._sockets())

@@ -219,7 +219,7 @@ class _Joint:
         self._watch_idleness()
         self._driver.start()
 
-    # ---- from the client
+    # ---- from the client ----
 
     def _react(self, event: remotecommand.Event) -> None:
         self._moved = self._clock.monotonic()
@@ -266,7 +266,7 @@ class _Joint:
             if task is not None:
                 task.cancel()
 
-    # ---- from the process
+    # ---- from the process ----
 
     async def _run(self) -> None:
         try:
@@ -300,7 +300,7 @@ class _Joint:
         if self._process is not None:
             self._process.hold(behind)
 
-    # ---- timeouts
+    # ---- timeouts ----
 
     def _give_up(self) -> None:
         """The client did not open all its streams in time."""

@@ -55,7 +55,7 @@ def serve_container_logs(
     )
 
 
-# ---- the request
+# ---- the request ----
 
 
 def parse_log_options(query: Query) -> Object:
@@ -132,7 +132,7 @@ def choose_log_container(pod: str, status: Object, container: str, previous: boo
     raise LookupError(f"{where} is waiting to start - no logs yet")
 
 
-# ---- reading
+# ---- reading ----
 
 
 def _open(env: KubeletContext, container_id: str, options: LogOptions) -> tuple[LogReader, str]:

@@ -174,8 +174,7 @@ def _aggregate(errors: Sequence[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-# ---- the logs
-# --------------------------------------------------------------------------------------------------
+# ---- the logs ----
 
 
 async def _service_logs(env: KubeletContext, asked: NodeLogQuery) -> bytes:

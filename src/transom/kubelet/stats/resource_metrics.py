@@ -10,7 +10,7 @@ from transom.kit.prometheus import Family, Labels, Sample, render_metrics
 from transom.machinery.objects import Object
 from transom.machinery.releases.metrics import MetricRules
 
-# ---- /metrics/resource
+# ---- /metrics/resource ----
 
 _SECOND: Final = 1e9
 _CPU: Final = "Cumulative cpu time consumed by the {owner} in core-seconds"
@@ -104,7 +104,7 @@ def _owner_labels(pod: Object) -> Labels:
     return (("namespace", pod["podRef"]["namespace"]), ("pod", pod["podRef"]["name"]))
 
 
-# ---- kubelet_volume_stats_*
+# ---- kubelet_volume_stats_* ----
 
 _VOLUME: Final = (
     (

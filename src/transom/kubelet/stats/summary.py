@@ -72,7 +72,7 @@ class StatsProvider:
         self._started = env.clock.time()
         self._rates = _Rates()
 
-    # ---- for all operating systems
+    # ---- for all operating systems ----
 
     def measured(self) -> list[Measured]:
         """Pods by their newest sandbox, with their running containers."""
@@ -129,7 +129,7 @@ class StatsProvider:
         pods = [self._short_pod(each, now) for each in measured]
         return {"node": self._node(measured, pods, now, self._env.host.boot_time), "pods": pods}
 
-    # ---- parts
+    # ---- parts ----
 
     @property
     def _by_cadvisor(self) -> bool:

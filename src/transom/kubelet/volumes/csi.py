@@ -78,8 +78,7 @@ def _inline_handle(uid: str, name: str) -> str:
     return "csi-" + hashlib.sha256(f"{uid}{name}".encode()).hexdigest()
 
 
-# ---- set up
-# --------------------------------------------------------------------------------------------------
+# ---- set up ----
 
 
 async def set_up_csi(
@@ -293,8 +292,7 @@ async def _token_attributes(tools: VolumeHost, pod: Object, known: Object | None
     return {"csi.storage.k8s.io/serviceAccount.tokens": gojson.marshal(tokens).decode()}
 
 
-# ---- usage
-# --------------------------------------------------------------------------------------------------
+# ---- usage ----
 
 
 async def measure_csi(tools: VolumeHost, mounted: MountedVolume) -> VolumeUsage | None:
@@ -323,8 +321,7 @@ def _usage(rows: Sequence[Mapping[str, int]]) -> VolumeUsage:
     return out
 
 
-# ---- tear down
-# --------------------------------------------------------------------------------------------------
+# ---- tear down ----
 
 
 async def tear_down_csi(tools: VolumeHost, uid: str) -> None:
@@ -404,8 +401,7 @@ def _forget(tools: VolumeHost, directory: str) -> None:
         env.host.files.remove(directory, recursive=True)
 
 
-# ---- expansion
-# --------------------------------------------------------------------------------------------------
+# ---- expansion ----
 
 
 async def grow_csi(
@@ -449,8 +445,7 @@ async def grow_csi(
     return True
 
 
-# ---- API objects
-# --------------------------------------------------------------------------------------------------
+# ---- API objects ----
 
 
 def _attachment(volume: _Volume, node: str) -> str:

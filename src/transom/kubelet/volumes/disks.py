@@ -145,8 +145,7 @@ def _notes_dir(env: KubeletContext, disk: CloudDisk) -> str:
     return env.os.join(env.config.root_dir, "plugins", disk.plugin, "devices", name)
 
 
-# ---- tear down
-# --------------------------------------------------------------------------------------------------
+# ---- tear down ----
 
 
 def _tear_down(field: str) -> TearDown:
@@ -213,8 +212,7 @@ def _names(env: KubeletContext, directory: str) -> list[str]:
     return list_small_directory(files, directory) if files.exists(directory) else []
 
 
-# ---- expansion
-# --------------------------------------------------------------------------------------------------
+# ---- expansion ----
 
 
 async def _grow(tools: VolumeHost, spec: PodVolumeSpec, path: str, size: quantity.Quantity) -> bool:

@@ -56,8 +56,7 @@ async def _driver(tools: VolumeHost, folder: str) -> FlexDriver:
     return driver
 
 
-# ---- set up
-# --------------------------------------------------------------------------------------------------
+# ---- set up ----
 
 
 async def set_up_flex(
@@ -231,8 +230,7 @@ async def _optional(
         return {}
 
 
-# ---- what drivers receive
-# -------------------------------------------------------------------------------------------
+# ---- options for drivers ----
 
 
 def _json(options: Options) -> str:
@@ -285,8 +283,7 @@ async def _secret(tools: VolumeHost, namespace: str, name: str, driver: str) -> 
     }
 
 
-# ---- tear down
-# --------------------------------------------------------------------------------------------------
+# ---- tear down ----
 
 
 async def tear_down_flex(tools: VolumeHost, uid: str) -> None:

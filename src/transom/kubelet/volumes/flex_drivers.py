@@ -286,8 +286,7 @@ async def _run(
     return _answer(command, output, f"exit status {code}" if code else "")
 
 
-# ---- mounts
-# --------------------------------------------------------------------------------------------------
+# ---- mounts ----
 
 
 def _staged(env: KubeletContext, path: str) -> str:

@@ -44,8 +44,7 @@ def make_edit(document: YamlDocument, steps: Steps, change: FixStep) -> TextEdit
     return _add(document, whole, change.value)
 
 
-# --- taking away
-# --------------------------------------------------------------------------------------------------
+# ---- deletions ----
 
 
 def _drop(document: YamlDocument, steps: Steps) -> TextEdit | None:
@@ -119,8 +118,7 @@ def _real_end(document: YamlDocument, node: yaml.Node) -> int:
     return document.span(last).start if _empty(last) else _real_end(document, last)
 
 
-# --- adding
-# --------------------------------------------------------------------------------------------------
+# ---- adding ----
 
 
 def _set(document: YamlDocument, steps: Steps, value: Any) -> TextEdit | None:
@@ -223,8 +221,7 @@ def _is_json(document: YamlDocument) -> bool:
     )
 
 
-# --- writing values
-# --------------------------------------------------------------------------------------------------
+# ---- writing values ----
 
 
 class _Layout(NamedTuple):

@@ -91,8 +91,7 @@ LIST_FUNCTIONS: tuple[Function, ...] = (
 )
 
 
-# ---- ext.Lists
-# --------------------------------------------------------------------------------------------------
+# ---- ext.Lists ----
 
 
 def _slice(items: Any, start: int, end: int) -> list[Any]:

@@ -27,8 +27,7 @@ def set_defaults_token_request(obj: Object) -> None:
         spec["expirationSeconds"] = 3600
 
 
-# --- certificates
-# --------------------------------------------------------------------------------------------------
+# ---- certificates ----
 
 
 def set_defaults_signing_request_v1beta1(obj: Object) -> None:
@@ -43,8 +42,7 @@ def set_defaults_signing_request_v1beta1(obj: Object) -> None:
             condition["status"] = "True"
 
 
-# --- autoscaling
-# --------------------------------------------------------------------------------------------------
+# ---- autoscaling ----
 
 
 def set_defaults_autoscaler_v1(obj: Object) -> None:
@@ -102,8 +100,7 @@ def _annotated_metrics(obj: Object) -> bool:
     return isinstance(metrics, list) and bool(metrics)
 
 
-# --- networking
-# --------------------------------------------------------------------------------------------------
+# ---- networking ----
 
 
 def set_defaults_ingress_v1beta1(obj: Object) -> None:
@@ -128,8 +125,7 @@ def set_defaults_endpoint_slice(obj: Object) -> None:
         port.setdefault("protocol", "TCP")
 
 
-# --- access, scheduling, storage
-# -------------------------------------------------------------------------------------
+# ---- access, scheduling, storage ----
 
 
 def set_defaults_role_binding(obj: Object) -> None:
@@ -171,8 +167,7 @@ def set_defaults_volume_attachment(obj: Object) -> None:
         pods.set_defaults_persistent_source(inline)
 
 
-# --- extension
-# --------------------------------------------------------------------------------------------------
+# ---- extension ----
 
 
 def set_defaults_validating_webhooks(obj: Object) -> None:
@@ -260,8 +255,7 @@ def _service_port(holder: Object | None) -> None:
         service.setdefault("port", _HTTPS)
 
 
-# --- flow control
-# --------------------------------------------------------------------------------------------------
+# ---- flow control ----
 
 
 def set_defaults_flow_schema(obj: Object) -> None:

@@ -67,8 +67,7 @@ class MessageTable:
             for name, fields in self.messages.items()
         }
 
-    # ---- to bytes
-    # ----------------------------------------------------------------------------------------------
+    # ---- to bytes ----
 
     def encode(self, message: str, value: Mapping[str, Any]) -> bytes:
         """`message` is its name in the table."""
@@ -103,8 +102,7 @@ class MessageTable:
             return value.encode()
         return value if kind == _BYTES else self.encode(kind, value)
 
-    # ---- from bytes
-    # ----------------------------------------------------------------------------------------------
+    # ---- from bytes ----
 
     def decode(self, message: str, data: bytes) -> Message:
         """Raises `wire.MalformedProtobuf`."""

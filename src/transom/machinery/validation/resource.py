@@ -197,7 +197,7 @@ class _Checks:
     def dump(self, name: str, value: Any) -> GoText:
         return dump_internal(schema_table(self._features.release).get(f"resource/v1.{name}"), value)
 
-    # ---- selectors and configuration -----------------------------------------------------------
+    # ---- selectors and configuration ----
 
     def selector(self, selector: Mapping[str, Any], path: str) -> Errors:
         cel = selector.get("cel")
@@ -229,7 +229,7 @@ class _Checks:
             opaque.get("parameters"), f"{path}.opaque.parameters", stored=stored
         )
 
-    # ---- classes -------------------------------------------------------------------------------
+    # ---- classes ----
 
     def class_spec(self, spec: Mapping[str, Any], old: Mapping[str, Any] | None) -> Errors:
         errors = self.selectors(spec, "spec")
@@ -243,7 +243,7 @@ class _Checks:
             errors.append(invalid("spec.extendedResourceName", name, text))
         return errors
 
-    # ---- claims --------------------------------------------------------------------------------
+    # ---- claims ----
 
     def claim_spec(self, spec: Mapping[str, Any], path: str) -> Errors:
         devices, path = spec.get("devices") or {}, f"{path}.devices"
@@ -315,7 +315,7 @@ class _Checks:
     ) -> Errors:
         return _request_references(config, path, names) + self.configuration(config, path)
 
-    # ---- the status of a claim -----------------------------------------------------------------
+    # ---- the status of a claim ----
 
     def claim_status(self, new: Object, old: Object) -> Errors:
         status, before = new.get("status") or {}, old.get("status") or {}
@@ -541,7 +541,7 @@ def binding_conditions(holder: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-# ---- the kinds -----------------------------------------------------------------------------------
+# ---- the kinds ----
 
 
 def _class_rules(features: FeatureSet) -> ValidationRules:

@@ -370,7 +370,7 @@ def _resource_mappings(device: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-# ---- capacities that several claims share --------------------------------------------------------
+# ---- capacities that several claims share ----
 
 
 def _capacity(capacity: Mapping[str, Any], path: str) -> Errors:
@@ -466,7 +466,7 @@ def _step(
     return errors
 
 
-# ---- the kinds -----------------------------------------------------------------------------------
+# ---- the kinds ----
 
 
 def _slice_rules(features: FeatureSet) -> ValidationRules:

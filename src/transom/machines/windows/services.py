@@ -208,7 +208,7 @@ class ServiceManager:
                 ("restart" if kind == _RESTART else "none", delay) for kind, delay in rows
             )
 
-    # ---- queries
+    # ---- queries ----
 
     def all(self) -> list[WindowsService]:
         return sorted(self._services.values(), key=lambda service: service.name.lower())
@@ -239,7 +239,7 @@ class ServiceManager:
             s for s in self.all() if s.state != "STOPPED" and name in (d.lower() for d in s.depends)
         ]
 
-    # ---- configuration
+    # ---- configuration ----
 
     def create(
         self,
@@ -321,7 +321,7 @@ class ServiceManager:
             self._services.pop(service.name.lower(), None)
             self._registry.delete(rf"{KEY}\{service.name}")
 
-    # ---- control
+    # ---- control ----
 
     async def start(self, name: str) -> WindowsService:
         """Continues when the caller is cancelled."""
@@ -455,7 +455,7 @@ class ServiceManager:
         service.state, service.process, service.exit_code = "RUNNING", process, 0
         self._spawn(self._watch(service, process))
 
-    # ---- recovery
+    # ---- recovery ----
 
     async def _watch(self, service: WindowsService, process: ServiceProcess) -> None:
         await process.wait()

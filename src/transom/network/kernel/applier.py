@@ -243,7 +243,7 @@ class Applier:
 
         return message, undo
 
-    # ---- the rest of a namespace ----
+    # ---- other settings of a namespace ----
 
     def _arrange(self, stack: str) -> None:
         made, plan = self._made.get(stack), self._plans.get(stack)

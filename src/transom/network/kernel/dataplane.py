@@ -118,7 +118,7 @@ class KernelDataplane:
                 self._fabric.refresh_node(stack.name)
         await self._caught_up()
 
-    # ---- for runtimes that start processes in namespaces ----
+    # ---- namespaces for runtimes ----
 
     async def namespace(self, stack: str) -> NetworkNamespaceHandle:
         """The namespace of a stack, with everything that the stack contains so far."""

@@ -110,7 +110,7 @@ class OvnDatabase:
         for listener in self.listeners:
             listener()
 
-    # ---- switches ------------------------------------------------------------------------------------------------
+    # ---- switches ----
 
     def put_switch(self, node: str, subnet: str, chassis: str, *, windows: bool) -> LogicalSwitch:
         known = self.switches.get(node)
@@ -160,7 +160,7 @@ class OvnDatabase:
         rows += [LogicalPort(name, "", f"{ovn_mac(a)} {a}") for name, a in switch.pods.items()]
         return sorted(rows)
 
-    # ---- load balancers ------------------------------------------------------------------------------------------
+    # ---- load balancers ----
 
     def vip(self, protocol: str, address: str, port: int) -> OvnVip | None:
         """An entry of the logical switches' load balancers, for packets of a pod or a management

@@ -76,8 +76,7 @@ def _info(message: Message, name: str) -> Any:
     return found if isinstance(found, dict) else {}
 
 
-# ---- sandboxes
-# --------------------------------------------------------------------------------------------------
+# ---- sandboxes ----
 
 
 def reported_config(response: Message) -> Message | None:
@@ -165,8 +164,7 @@ def sandbox_from_cri(status: Message, config: SandboxConfig) -> Sandbox:
     )
 
 
-# ---- containers
-# --------------------------------------------------------------------------------------------------
+# ---- containers ----
 
 
 def container_from_cri(status: Message, sandbox_id: str, paths: CriPaths) -> Container:
@@ -224,8 +222,7 @@ def _mount(message: Message, paths: CriPaths) -> Mount:
     )
 
 
-# ---- images
-# --------------------------------------------------------------------------------------------------
+# ---- images ----
 
 
 def image_from_cri(message: Message) -> Image:
@@ -246,8 +243,7 @@ def filesystem_from_cri(message: Message | None) -> FilesystemUsage:
     return FilesystemUsage(where, _value(message, "used_bytes"), _value(message, "inodes_used"))
 
 
-# ---- statistics
-# --------------------------------------------------------------------------------------------------
+# ---- statistics ----
 
 
 def container_stats_from_cri(message: Message, before: ContainerStats | None) -> ContainerStats:

@@ -40,7 +40,7 @@ class Relist:
         self._containers: dict[str, Container] = {}
         self._listeners: tuple[Callable[[RuntimeEvent], None], ...] = ()
 
-    # ---- the cache
+    # ---- the cache ----
 
     def sandbox(self, identity: str) -> KnownSandbox | None:
         return self._sandboxes.get(identity)
@@ -77,7 +77,7 @@ class Relist:
 
         return end
 
-    # ---- polling
+    # ---- polling ----
 
     async def look(self) -> None:
         """Refreshes everything. Raises RuntimeFailure."""
@@ -126,7 +126,7 @@ class Relist:
         known = self._containers.get(message["id"])
         return known is None or known.state != from_cri.container_state_from_cri(message)
 
-    # ---- single items; the lock is held
+    # ---- single items; the lock is held ----
 
     async def _update_sandbox(self, identity: str, config: Message | None = None) -> None:
         before = self._sandboxes.get(identity)

@@ -74,8 +74,7 @@ async def _refusal(connection: OutgoingConnection, head: ResponseHead) -> str:
     return body.decode(errors="replace").strip() or f"status code {head.status}"
 
 
-# ---- commands
-# --------------------------------------------------------------------------------------------------
+# ---- commands ----
 
 
 async def open_command_stream(
@@ -189,8 +188,7 @@ def _complaint(status: dict[str, Any]) -> str:
     return text
 
 
-# ---- ports
-# --------------------------------------------------------------------------------------------------
+# ---- ports ----
 
 
 async def open_port_forward(
@@ -231,7 +229,7 @@ class _Bridge(asyncio.Protocol):
         self.spoken = asyncio.Event()  # the other side has responded, even if with a refusal
         self.failure = ""
 
-    # ---- the socket
+    # ---- the socket ----
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -262,7 +260,7 @@ class _Bridge(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._driver.release()
 
-    # ---- the session
+    # ---- the session ----
 
     def _react(self, event: portforward.Event) -> None:
         match event:

@@ -160,8 +160,7 @@ def _profile(name: str) -> Message:
     return {"profile_type": _PROFILES.get(name, _RUNTIME_DEFAULT)}
 
 
-# ---- containers
-# --------------------------------------------------------------------------------------------------
+# ---- containers ----
 
 
 def container_to_cri(config: ContainerConfig, sandbox: Message, paths: CriPaths) -> Message:

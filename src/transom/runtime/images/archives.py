@@ -119,8 +119,7 @@ def _read(store: LocalImageStore, source: BinaryIO) -> _Files:
     return files
 
 
-# ---- OCI layouts
-# -------------------------------------------------------------------------------------------------
+# ---- OCI layouts ----
 
 
 def _load_layout(store: LocalImageStore, files: _Files, name: str) -> list[LoadedImage]:
@@ -182,8 +181,7 @@ def _manifests(store: LocalImageStore, entry: ContentDescriptor, deepest: int) -
     return [] if missing else [entry.digest]
 
 
-# ---- docker save
-# -------------------------------------------------------------------------------------------------
+# ---- docker save ----
 
 
 def _docker_rows(files: _Files) -> list[Mapping[str, Any]]:
@@ -288,8 +286,7 @@ def _finish(
     return LoadedImage(identity, tuple(names), own.key)
 
 
-# ---- writing
-# --------------------------------------------------------------------------------------------------
+# ---- writing ----
 
 
 def save_archive(

@@ -160,8 +160,7 @@ class _Unpacking:
             "", self._size, count, tuple(self._whiteouts), tuple(self._opaque), self._marked
         )
 
-    # ---- names
-    # ----------------------------------------------------------------------------------------------
+    # ---- names ----
 
     def _parts(self, raw: bytes, what: str) -> tuple[str, ...]:
         """The parts of a path; none for an entry to skip. Raises ImageError for one that leaves the
@@ -199,8 +198,7 @@ class _Unpacking:
                 raise ImageError(f"the name of {what} is not valid on Windows: {part[:200]!r}")
         return parts
 
-    # ---- entries
-    # ----------------------------------------------------------------------------------------------
+    # ---- entries ----
 
     def _add(self, entry: TarEntry, parts: tuple[str, ...]) -> None:
         base = parts[-1]
@@ -344,8 +342,7 @@ class _Unpacking:
         if not usual or _USUAL_DEVICES.get(parts[1]) != entry.device:
             raise ImageError(f"the layer has a device: {'/'.join(parts)[:200]!r}")
 
-    # ---- metadata of an entry
-    # ------------------------------------------------------------------------------------
+    # ---- metadata of an entry ----
 
     def _settle(self, path: str, entry: TarEntry) -> None:
         if self._windows:

@@ -82,8 +82,7 @@ class _Pull:
         self.report_progress = report_progress
         self._random = random.Random()
 
-    # ---- documents
-    # ----------------------------------------------------------------------------------------------
+    # ---- documents ----
 
     async def choose(
         self, target: ContentDescriptor
@@ -164,8 +163,7 @@ class _Pull:
             _FIRST_WAIT * 2.0 ** (failures - 1) * (0.5 + self._random.random())
         )
 
-    # ---- layers
-    # ----------------------------------------------------------------------------------------------
+    # ---- layers ----
 
     async def layers(
         self, manifest: ImageManifest, config: ImageConfiguration, digest: str

@@ -93,8 +93,7 @@ class RegistryClient:
     def close(self) -> None:
         self._pool.close()
 
-    # ---- operations for a pull
-    # -----------------------------------------------------------------------------------
+    # ---- operations for a pull ----
 
     async def resolve(self) -> ContentDescriptor:
         """The descriptor that the name resolves to."""
@@ -242,8 +241,7 @@ class RegistryClient:
     def _path(self, kind: str, what: str) -> str:
         return f"/v2/{self._reference.path}/{kind}/{quote(what, safe=':')}"
 
-    # ---- requests
-    # ----------------------------------------------------------------------------------------------
+    # ---- requests ----
 
     @asynccontextmanager
     async def _asked(
@@ -401,8 +399,7 @@ class RegistryClient:
         except TimeoutError as problem:
             raise CallError("net/http: timeout awaiting response headers") from problem
 
-    # ---- hosts
-    # ----------------------------------------------------------------------------------------------
+    # ---- hosts ----
 
     def _is_insecure(self, authority: str) -> bool:
         return authority in self._settings.insecure or is_loopback_host(_split(authority)[0])
@@ -437,8 +434,7 @@ class RegistryClient:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return self._place(parts.scheme, f"{host}:{port}" if port else host)
 
-    # ---- authorization
-    # -------------------------------------------------------------------------------------------
+    # ---- authorization ----
 
     def _credentials(self, host: str) -> AuthConfig | None:
         """For a host; mirrors get none."""

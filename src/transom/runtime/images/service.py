@@ -79,8 +79,7 @@ class ImageService:
         self._pulling: dict[tuple[str, str, AuthConfig | None], _Shared] = {}
         self._made: dict[tuple[builtin.ImageRecipe, str], str] = {}  # manifests of built-in images
 
-    # ---- lookup
-    # ----------------------------------------------------------------------------------------------
+    # ---- lookup ----
 
     def find(
         self, name: str, os: str, build: int = 0, *, stable_abi: bool = False
@@ -105,8 +104,7 @@ class ImageService:
         size, count = self.store.usage()
         return FilesystemUsage(str(self.store.folder), size, count)
 
-    # ---- pulling
-    # ----------------------------------------------------------------------------------------------
+    # ---- pulling ----
 
     async def pull(
         self,
@@ -185,8 +183,7 @@ class ImageService:
         self.store.unpack_here(self.store.parse(manifest))
         return self.store.register(manifest, [(str(reference), manifest)], platform)
 
-    # ---- keeping and removing
-    # ------------------------------------------------------------------------------------
+    # ---- keeping and removing ----
 
     def lease(self, identity: str, owner: str = "", keeper: Path | None = None) -> None:
         """Keeps the image until `release(owner)`, or until `keeper`, a file or directory of the

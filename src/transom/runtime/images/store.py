@@ -92,8 +92,7 @@ class LocalImageStore:
         for place in (self._layers, self._locks, self.leases.folder):
             place.mkdir(exist_ok=True, mode=0o700)
 
-    # ---- locks
-    # ----------------------------------------------------------------------------------------------
+    # ---- locks ----
 
     def busy(self) -> AbstractAsyncContextManager[None]:
         """While this is held, unreferenced content is not removed."""
@@ -111,8 +110,7 @@ class LocalImageStore:
         async with locks.wait_for_lock(self._locks / f"{digest.removeprefix('sha256:')}.fetch"):
             yield
 
-    # ---- lookup
-    # ----------------------------------------------------------------------------------------------
+    # ---- lookup ----
 
     def parse(self, manifest_digest: str) -> ParsedImage:
         """An image's documents, from the store; raises ImageError when they are invalid or
@@ -188,8 +186,7 @@ class LocalImageStore:
     def layer_folder(self, chain_id: str) -> Path:
         return self._layers / chain_id.removeprefix("sha256:")
 
-    # ---- adding
-    # ----------------------------------------------------------------------------------------------
+    # ---- adding ----
 
     def register(
         self,
@@ -230,8 +227,7 @@ class LocalImageStore:
         except FileNotFoundError:
             return 0.0
 
-    # ---- layers
-    # ----------------------------------------------------------------------------------------------
+    # ---- layers ----
 
     async def unpack(
         self, parsed: ParsedImage, number: int, report_progress: ReportPull | None = None
@@ -323,8 +319,7 @@ class LocalImageStore:
     def _layer_facts(self, name: str) -> Path:
         return self._layers / f"{name}.json"
 
-    # ---- leases
-    # ----------------------------------------------------------------------------------------------
+    # ---- leases ----
 
     def lease(self, identity: str, owner: str, keeper: Path | None = None) -> None:
         """Keeps the image's layers until `release`, or until `keeper` is gone. Durable; a second
@@ -349,8 +344,7 @@ class LocalImageStore:
             found.setdefault(lease.image, []).append(lease.owner)
         return found
 
-    # ---- removing
-    # ----------------------------------------------------------------------------------------------
+    # ---- removing ----
 
     def remove(self, identity: str, *, force: bool = False) -> bool:
         """Removes the image with all its names; returns False and does nothing when a container
@@ -434,8 +428,7 @@ class LocalImageStore:
                 freed += found.st_size
         return freed
 
-    # ---- usage
-    # ----------------------------------------------------------------------------------------------
+    # ---- usage ----
 
     def usage(self) -> tuple[int, int]:
         """Bytes and files, without walking the trees."""

@@ -67,8 +67,7 @@ class TarStream:
         self._padding = 0
         self._globals: dict[str, bytes] = {}
 
-    # ---- bytes
-    # ----------------------------------------------------------------------------------------------
+    # ---- bytes ----
 
     def _fill(self, size: int) -> bool:
         while len(self._buffer) < size:
@@ -109,8 +108,7 @@ class TarStream:
         for _ in self._source:
             pass
 
-    # ---- entries
-    # ----------------------------------------------------------------------------------------------
+    # ---- entries ----
 
     def __iter__(self) -> Iterator[TarEntry]:
         while (entry := self._next()) is not None:
@@ -196,8 +194,7 @@ class TarStream:
             self._sparse(entry, block, kind)
         return entry
 
-    # ---- sparse files
-    # --------------------------------------------------------------------------------------------
+    # ---- sparse files ----
 
     def _sparse(self, entry: TarEntry, block: bytes, kind: bytes) -> None:
         records = entry.records

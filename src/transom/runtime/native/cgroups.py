@@ -96,8 +96,7 @@ def oom_counter(group: str) -> str:
     return f"{_at('memory', group)}/{'memory.events' if cgroup_hierarchies().version == 2 else 'memory.oom_control'}"
 
 
-# ---- limits
-# --------------------------------------------------------------------------------------------------
+# ---- limits ----
 
 
 def cgroup_resources(limits: CgroupLimits) -> Spec:
@@ -286,8 +285,7 @@ def _write(path: str, value: int | str) -> bool:
     return True
 
 
-# ---- statistics
-# --------------------------------------------------------------------------------------------------
+# ---- statistics ----
 
 
 def cgroup_usage(group: str) -> CgroupUsage | None:
@@ -346,8 +344,7 @@ def _table(path: str) -> dict[str, int] | None:
         return None
 
 
-# ---- removal
-# --------------------------------------------------------------------------------------------------
+# ---- removal ----
 
 
 def cgroup_members(group: str) -> list[int]:

@@ -36,8 +36,7 @@ def require_running(core: NativeCore, c: NativeContainer) -> None:
         raise core.texts.not_running(c.id, c.state)
 
 
-# ---- exec
-# --------------------------------------------------------------------------------------------------
+# ---- exec ----
 
 
 async def exec_native(
@@ -236,8 +235,7 @@ async def _result(
     return output.result(cri_exit_code(waiting.result()))
 
 
-# ---- attach
-# --------------------------------------------------------------------------------------------------
+# ---- attach ----
 
 
 async def attach_native(
@@ -259,8 +257,7 @@ async def attach_native(
     return attachment
 
 
-# ---- ports
-# --------------------------------------------------------------------------------------------------
+# ---- ports ----
 
 
 async def port_forward_native(core: NativeCore, sandbox: NativeSandbox, port: int) -> socket.socket:

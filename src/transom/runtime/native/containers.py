@@ -72,8 +72,7 @@ class ContainerHandle:
         return await commands.run_extra_process(self._core, self._record, process, seconds)
 
 
-# ---- create
-# -------------------------------------------------------------------------------------------------
+# ---- create ----
 
 
 async def create_native_container(
@@ -200,8 +199,7 @@ def _empty(c: NativeContainer) -> None:
         snapshots.remove_snapshot_tree(c.folder / name)
 
 
-# ---- start
-# --------------------------------------------------------------------------------------------------
+# ---- start ----
 
 
 async def start_native_container(core: NativeCore, c: NativeContainer) -> None:
@@ -309,8 +307,7 @@ async def _never_ran(core: NativeCore, c: NativeContainer, problem: CannotStart)
     c.cleanup_task = core.background(_cleanup_container(core, c))
 
 
-# ---- end
-# --------------------------------------------------------------------------------------------------
+# ---- end ----
 
 
 def _on_monitor_event(core: NativeCore, c: NativeContainer, event: dict[str, Any]) -> None:
@@ -459,8 +456,7 @@ async def _discard(core: NativeCore, c: NativeContainer) -> None:
     image_volumes.release_volume_images(core, c)
 
 
-# ---- recovery
-# ------------------------------------------------------------------------------------------------
+# ---- recovery ----
 
 
 def adopt_native_container(core: NativeCore, c: NativeContainer, *, mounted: bool) -> None:

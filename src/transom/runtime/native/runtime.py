@@ -96,8 +96,7 @@ class NativeRuntime:
         host.count_containers(self._usage)
         host.on_reboot(self._rebooted)
 
-    # ---- lifecycle
-    # ----------------------------------------------------------------------------------------------
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Recovers existing sandboxes and containers, running or not, and cleans up the remains of
@@ -293,8 +292,7 @@ class NativeRuntime:
             network_message=core.texts.network_not_ready(problem),
         )
 
-    # ---- sandboxes
-    # ----------------------------------------------------------------------------------------------
+    # ---- sandboxes ----
 
     async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str:
         return (await sandboxes.run_native_sandbox(self._core, config, handler)).id
@@ -315,8 +313,7 @@ class NativeRuntime:
     def _records(self, uid: str) -> list[NativeSandbox]:
         return self._core.by_uid.get(uid, []) if uid else list(self._core.sandboxes.values())
 
-    # ---- containers
-    # ----------------------------------------------------------------------------------------------
+    # ---- containers ----
 
     async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
         core = self._core
@@ -398,8 +395,7 @@ class NativeRuntime:
             raise self._core.texts.no_container(container_id)
         return container
 
-    # ---- commands
-    # ----------------------------------------------------------------------------------------------
+    # ---- commands ----
 
     async def exec_sync(
         self, container_id: str, command: Sequence[str], seconds: float = 0
@@ -434,8 +430,7 @@ class NativeRuntime:
     async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
         return await commands.port_forward_native(self._core, self._sandbox(sandbox_id), port)
 
-    # ---- images
-    # ----------------------------------------------------------------------------------------------
+    # ---- images ----
 
     async def pull_image(
         self, image: str, auth: AuthConfig | None = None, sandbox: SandboxConfig | None = None
@@ -457,8 +452,7 @@ class NativeRuntime:
     def image_filesystem(self) -> FilesystemUsage:
         return self._core.images.filesystem()
 
-    # ---- statistics and events
-    # -----------------------------------------------------------------------------------
+    # ---- statistics and events ----
 
     def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
         records = (

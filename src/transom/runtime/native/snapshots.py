@@ -135,8 +135,7 @@ def remove_snapshot_tree(folder: Path) -> None:
     pinning.remove_folder(str(folder))
 
 
-# ---- copies
-# --------------------------------------------------------------------------------------------------
+# ---- copies ----
 
 
 def copy_over(layer: Path, target: Path) -> None:

@@ -83,8 +83,7 @@ class LinuxPlatform:
                 )
         return found
 
-    # ---- sandboxes and containers
-    # --------------------------------------------------------------------------------
+    # ---- sandboxes and containers ----
 
     def sandbox(self, config: SandboxConfig, node: str) -> SandboxPlan:
         linux = config.linux
@@ -156,8 +155,7 @@ class LinuxPlatform:
         error_text = f"{_TASK}OCI runtime create failed: {runc.reword_runc_error(text)}: unknown"
         return CannotStart(RuntimeFailure("Unknown", error_text))
 
-    # ---- commands
-    # ----------------------------------------------------------------------------------------------
+    # ---- commands ----
 
     def exec_process(
         self, container: RunningContainer, command: Sequence[str], *, tty: bool, exec_id: str
@@ -181,8 +179,7 @@ class LinuxPlatform:
             f'failed to exec in container: failed to start exec "{exec_id}": {error_text}',
         )
 
-    # ---- the end
-    # ----------------------------------------------------------------------------------------------
+    # ---- the end ----
 
     def stop_grace_seconds(self, container: RunningContainer, grace: float) -> float:
         return grace
@@ -201,8 +198,7 @@ class LinuxPlatform:
     def finished(self, request: ContainerRequest) -> None:
         return None
 
-    # ---- statistics
-    # ----------------------------------------------------------------------------------------------
+    # ---- statistics ----
 
     def usage(self, request: ContainerRequest, counted: CgroupUsage) -> CgroupUsage:
         return counted

@@ -136,8 +136,7 @@ def _open_files() -> Spec:
     return {"type": "RLIMIT_NOFILE", "soft": limit, "hard": limit}
 
 
-# ---- namespaces and mounts
-# -------------------------------------------------------------------------------------------
+# ---- namespaces and mounts ----
 
 
 def _namespaces(request: ContainerRequest, linux: LinuxContainer) -> list[Spec]:
@@ -241,8 +240,7 @@ def _bind(source: str, destination: str, access: str) -> Spec:
     }
 
 
-# ---- devices
-# --------------------------------------------------------------------------------------------------
+# ---- devices ----
 
 
 def _devices(request: ContainerRequest, linux: LinuxContainer) -> tuple[list[Spec], list[Spec]]:
@@ -321,8 +319,7 @@ def _all_devices() -> list[Spec]:
     return found
 
 
-# ---- system calls
-# --------------------------------------------------------------------------------------------------
+# ---- system calls ----
 
 
 def _seccomp(request: ContainerRequest, linux: LinuxContainer, held: Sequence[str]) -> Spec | None:
@@ -351,8 +348,7 @@ def _seccomp(request: ContainerRequest, linux: LinuxContainer, held: Sequence[st
     return seccomp.seccomp_profile_from_file(data, held)
 
 
-# ---- without root
-# --------------------------------------------------------------------------------------------------
+# ---- without root ----
 
 
 def _fit_for_one_user(spec: Spec) -> None:

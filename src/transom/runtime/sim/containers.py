@@ -62,8 +62,7 @@ _SMALLEST_DOCKER_MEMORY = 4 << 20
 _NAME_PREFIX = "k8s-cred-spec-"
 
 
-# ---- create
-# -------------------------------------------------------------------------------------------------
+# ---- create ----
 
 
 _MOST_ENVIRONMENT = 128 << 20  # bytes for the variables of all containers of a machine
@@ -164,8 +163,7 @@ def forget_credentials(core: SimCore) -> None:
                 core.host.registry.delete(CREDENTIAL_SPECS, name)
 
 
-# ---- start
-# --------------------------------------------------------------------------------------------------
+# ---- start ----
 
 
 def start_sim_container(core: SimCore, c: SimContainer) -> None:
@@ -400,8 +398,7 @@ def _run_out(core: SimCore, c: SimContainer, code: int) -> None:
         finish_sim_container(core, c, code)
 
 
-# ---- end
-# --------------------------------------------------------------------------------------------------
+# ---- end ----
 
 
 def _ended(core: SimCore, c: SimContainer, code: int) -> None:

@@ -48,8 +48,7 @@ class NodeStorage:
         self._host = host
         self._cloud = cloud
 
-    # ---- Windows: SMB
-    # --------------------------------------------------------------------------------------------
+    # ---- Windows: SMB ----
 
     def mappings(self) -> dict[str, str]:
         """Remote path, in lower case, and the user whose rights apply on the whole node."""
@@ -113,8 +112,7 @@ class NodeStorage:
             files.unmount(root + "\\")
         files.remove_root(root)
 
-    # ---- Windows: disks
-    # ------------------------------------------------------------------------------------------
+    # ---- Windows: disks ----
 
     def disks(self) -> list[AttachedDisk]:
         """The machine's disks: the system disk, and those that the cloud has attached."""
@@ -156,8 +154,7 @@ class NodeStorage:
             )
         return out
 
-    # ---- Linux: mount -t cifs
-    # ------------------------------------------------------------------------------------
+    # ---- Linux: mount -t cifs ----
 
     def mount_share(
         self, path: str, target: str, user: str, password: str, *, read_only: bool = False
@@ -176,8 +173,7 @@ class NodeStorage:
             raise OSError(errno.EHOSTDOWN, str(problem), path) from problem
         self._host.files.mount(system, target, read_only)
 
-    # ---- iSCSI
-    # ----------------------------------------------------------------------------------------------
+    # ---- iSCSI ----
 
     def connect_lun(self, portal: str, target: str, lun: int, file_system: str = "NTFS") -> str:
         """The volume on a LUN, formatted if it is new. Raises OSError."""

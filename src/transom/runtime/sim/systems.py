@@ -218,8 +218,7 @@ def machine_resources(core: SimCore) -> SystemResources:
     )
 
 
-# ---- processes
-# --------------------------------------------------------------------------------------------------
+# ---- processes ----
 
 
 class LaunchedService:

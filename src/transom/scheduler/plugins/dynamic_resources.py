@@ -135,7 +135,7 @@ class DynamicResources(
         self._extended = on("DRAExtendedResource")
         self._binding = on("DRADeviceBindingConditions") and on("DRAResourceClaimDeviceStatus")
 
-    # ---- the claims of a pod ---------------------------------------------------------------------
+    # ---- the claims of a pod ----
 
     def _claims_of(self, pod: PodInfo) -> list[Object]:
         """Raises ClaimProblem if a claim is missing or is not the pod's own."""
@@ -253,7 +253,7 @@ class DynamicResources(
                     return unresolvable(f"request {name}: device class {wanted} does not exist")
         return None
 
-    # ---- extended resources ----------------------------------------------------------------------
+    # ---- extended resources ----
 
     def _extended_classes(self, pod: PodInfo) -> dict[str, Object]:
         wanted = [
@@ -310,7 +310,7 @@ class DynamicResources(
         requests, mappings = extended_resource_requests(pod.pod["spec"], wanted)
         return {**claim, "spec": {"devices": {"requests": requests}}}, mappings, None
 
-    # ---- filter ----------------------------------------------------------------------------------
+    # ---- filter ----
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         mine = state.get(_POD_CLAIMS)
@@ -400,7 +400,7 @@ class DynamicResources(
                 return None, unschedulable("deallocation of ResourceClaim completed")
         return None, unschedulable("still not schedulable")
 
-    # ---- reserve and preBind ---------------------------------------------------------------------
+    # ---- reserve and preBind ----
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         mine = state.get(_POD_CLAIMS)

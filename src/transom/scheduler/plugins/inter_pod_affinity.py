@@ -70,7 +70,7 @@ class InterPodAffinity(
                 f"{self._hard_weight}: not in valid range [0-100]"
             )
 
-    # ---- filter ----------------------------------------------------------------------------------
+    # ---- filter ----
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         terms = pod.shape.terms
@@ -161,7 +161,7 @@ class InterPodAffinity(
             out &= by_domain(codes, self._snapshot.anti_affinity.counts(term))[codes[rows]] <= 0
         return out
 
-    # ---- score -----------------------------------------------------------------------------------
+    # ---- score ----
 
     def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> None:
         if pod.shape.terms.problem:

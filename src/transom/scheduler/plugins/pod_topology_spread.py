@@ -125,7 +125,7 @@ class PodTopologySpread(
             )
         return out
 
-    # ---- filter ----------------------------------------------------------------------------------
+    # ---- filter ----
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         state.write(_HARD_CONSTRAINTS, self._constraints(pod, hard=True))
@@ -183,7 +183,7 @@ class PodTopologySpread(
             out.append((codes, domains + own - lowest, constraint))
         return out
 
-    # ---- score -----------------------------------------------------------------------------------
+    # ---- score ----
 
     def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> None:
         constraints = self._constraints(pod, hard=False)

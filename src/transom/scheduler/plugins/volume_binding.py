@@ -75,7 +75,7 @@ class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPl
         self._client, self._clock = handle.client, handle.clock
         self._nodes, self._pods = handle.informers(NODES), handle.pods
 
-    # ---- filter ----------------------------------------------------------------------------------
+    # ---- filter ----
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         names = [*claim_names(pod.volumes, pod.name)] if pod.pod["spec"].get("volumes") else []
@@ -153,7 +153,7 @@ class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPl
     def _find_matching_volumes(self, claims: _Claims, rows: Rows) -> MatchedVolumes:
         return VolumeMatcher(self._volumes, self._snapshot).find(claims.to_bind, rows)
 
-    # ---- reserve and preBind ---------------------------------------------------------------------
+    # ---- reserve and preBind ----
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         claims = state.get(_POD_CLAIMS)

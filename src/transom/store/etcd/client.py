@@ -131,7 +131,7 @@ class EtcdClient:
         self._keepalive: asyncio.TimerHandle | None = None
         self._closed = False
 
-    # ---- calls
+    # ---- calls ----
 
     async def range(self, request: bytes, seconds: float = _CALL_SECONDS) -> wire.EtcdRange:
         return wire.read_range(await self._read("/etcdserverpb.KV/Range", request, seconds))
@@ -258,7 +258,7 @@ class EtcdClient:
             self._endpoint += 1
             asyncio.get_running_loop().call_later(grace, channel.close, _TIMED_OUT)
 
-    # ---- the connection
+    # ---- the connection ----
 
     async def _connected(self) -> GrpcChannel:
         channel = self._channel

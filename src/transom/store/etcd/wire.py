@@ -56,7 +56,7 @@ class MalformedMessage(Exception):
     pass
 
 
-# ---- writing
+# ---- writing ----
 
 
 def _number(field: int, value: int) -> bytes:
@@ -168,7 +168,7 @@ def watch_progress_request() -> bytes:
     return _message(3, b"")
 
 
-# ---- reading
+# ---- reading ----
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:

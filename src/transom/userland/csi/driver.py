@@ -76,7 +76,7 @@ class CsiDriver:
         self._server.out(f"gRPCCall: {path}")
         return await call(request)
 
-    # ---- identity
+    # ---- identity ----
 
     async def _get_plugin_info(self, request: Request) -> Answer:
         return {"name": self.name, "vendor_version": "simulated"}
@@ -87,7 +87,7 @@ class CsiDriver:
     async def _probe(self, request: Request) -> Answer:
         return {"ready": {"value": True}}
 
-    # ---- controller
+    # ---- controller ----
 
     async def _controller_get_capabilities(self, request: Request) -> Answer:
         attaches = self._context.image.options.get("attach") != "no"  # shares are only mounted
@@ -162,7 +162,7 @@ class CsiDriver:
         self._storage.snapshots.pop(request["snapshot_id"], None)
         return {}
 
-    # ---- node
+    # ---- node ----
 
     async def _node_get_info(self, request: Request) -> Answer:
         # A node may not set labels below k8s.io on itself.

@@ -74,8 +74,7 @@ class DraDriverProgram:
         for path in (self._registration, self._socket):
             self._context.files.remove(path, recursive=True)
 
-    # ---- the API
-    # ------------------------------------------------------------------------------------------
+    # ---- the API ----
 
     def _changed(self) -> None:
         """The kubelet deletes the slices of its node when it starts."""
@@ -135,8 +134,7 @@ class DraDriverProgram:
             "capacity": {"memory": {"value": "80Gi"}, "compute": {"value": "100"}},
         }
 
-    # ---- the kubelet
-    # ------------------------------------------------------------------------------------------
+    # ---- the kubelet ----
 
     async def _answer_registration(
         self, method: str, request: Mapping[str, Any]

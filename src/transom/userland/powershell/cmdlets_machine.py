@@ -48,7 +48,7 @@ def _needs_administrator(call: CmdletCall) -> bool:
     return True
 
 
-# ---- DISM
+# ---- DISM ----
 
 
 def _optional_feature(call: CmdletCall) -> None:
@@ -91,7 +91,7 @@ def _change_optional(install: bool) -> Callable[[CmdletCall], None]:
     return change
 
 
-# ---- Server Manager
+# ---- Server Manager ----
 
 
 def _feature_row(registry: WindowsRegistry, feature: Feature) -> PsObject:
@@ -158,7 +158,7 @@ def _report_change(call: CmdletCall, changed: list[str], restart: bool) -> None:
         call.warn("You must restart this server to finish the installation process.")
 
 
-# ---- power
+# ---- power ----
 
 
 def _power(action: PowerAction) -> Callable[[CmdletCall], None]:

@@ -182,7 +182,7 @@ def _get_address(call: CmdletCall) -> None:
     _report_missing(call, "MSFT_NetIPAddress", found)
 
 
-# ---- routes
+# ---- routes ----
 
 
 def _route_object(route: RouteRow) -> PsObject:
@@ -301,7 +301,7 @@ def _cim(call: CmdletCall, message: str, identity: str) -> PowerShellError:
     )
 
 
-# ---- the rest
+# ---- other cmdlets ----
 
 
 def _get_ip_interface(call: CmdletCall) -> None:

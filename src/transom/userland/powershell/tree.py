@@ -14,7 +14,7 @@ from typing import Any
 from transom.kit.lazy_dataclass import dataclass
 from transom.userland.powershell.extents import SourceExtent
 
-# ---- expressions
+# ---- expressions ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class StaticMemberExpression:
     arguments: tuple[PsNode, ...] | None
 
 
-# ---- commands
+# ---- commands ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class RedirectedExpression:
     redirects: tuple[StreamRedirect, ...]
 
 
-# ---- statements
+# ---- statements ----
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ def outer_xml(node: Any) -> str:
     return re.sub(r"(?<=[\w\"'])/>", " />", node.toxml())
 
 
-# ---- methods
+# ---- methods ----
 
 
 def _create_element(node: Any, arguments: list[Any]) -> XmlObject:
@@ -257,7 +257,7 @@ def _selected(found: Any) -> Any:
     return XmlObject(found)
 
 
-# ---- XPath
+# ---- XPath ----
 
 
 def select_nodes(node: Any, path: str) -> list[Any]:

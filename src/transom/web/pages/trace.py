@@ -110,7 +110,7 @@ async def call_trace(request: PageRequest, query: Mapping[str, str]) -> Any:
         raise
 
 
-# ---- path
+# ---- path ----
 
 
 async def show_trace(request: PageRequest) -> Answer:
@@ -319,7 +319,7 @@ def trace_link(origin: str, target: str, protocol: str = "tcp") -> str:
     return f"/trace?from={from_}&to={to}&protocol={protocol}"
 
 
-# ---- flows
+# ---- flows ----
 
 
 async def show_flows(request: PageRequest) -> Answer:
@@ -377,7 +377,7 @@ def _table(titles: Iterable[str], rows: Iterable[Child]) -> Markup:
     return tag("table", head, tag("tbody", list(rows)))
 
 
-# ---- heat map
+# ---- heat map ----
 
 
 async def show_pairs(request: PageRequest) -> Answer:
@@ -491,7 +491,7 @@ def _cell(origin: str, target: str, found: Mapping[str, Any] | None) -> Markup:
     return tag("td", link, class_=f"cell {state}".strip())
 
 
-# ---- HNS
+# ---- HNS ----
 
 
 async def show_hns(request: PageRequest) -> Answer:

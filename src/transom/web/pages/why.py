@@ -42,7 +42,7 @@ def _head(current: str) -> Markup:
     return tabs_heading("Why", _VIEWS, current)
 
 
-# ---- a pod
+# ---- a pod ----
 
 
 async def show_why(request: PageRequest) -> Answer:
@@ -224,7 +224,7 @@ def _score_row(node: Mapping[str, Any], scoring: Sequence[str], best: set[str]) 
     return tag("tr", cells)
 
 
-# ---- doctor
+# ---- doctor ----
 
 
 async def show_doctor(request: PageRequest) -> Answer:
@@ -285,7 +285,7 @@ def _finding(one: Mapping[str, Any]) -> Markup:
     )
 
 
-# ---- scenarios
+# ---- scenarios ----
 
 
 async def show_scenarios(request: PageRequest) -> Answer:
@@ -345,7 +345,7 @@ def _form_values(request: PageRequest) -> dict[str, str]:
     return {key: values[-1] for key, values in parse_query(request.http.body).items() if values}
 
 
-# ---- faults
+# ---- faults ----
 
 
 async def show_faults(request: PageRequest) -> Answer:
@@ -361,7 +361,7 @@ async def set_fault(request: PageRequest) -> Answer:
     return redirect_to_page(f"/why/faults#{quote(form.get('node', ''))}")
 
 
-# ---- timeline
+# ---- timeline ----
 
 
 async def show_timeline(request: PageRequest) -> Answer:

@@ -103,8 +103,7 @@ def test_without_ipam_the_service_gives_the_address(node: Node) -> None:
     assert not node.hns.list("endpoint", Name="sandbox1_cbr0")
 
 
-# ---- policies
-# --------------------------------------------------------------------------------------------------
+# ---- policies ----
 
 
 @pytest.mark.parametrize(
@@ -237,8 +236,7 @@ def test_dns_of_the_runtime_comes_first(
     assert node.endpoint("sandbox1_cbr0")["Dns"] == {"ServerList": servers, "Search": search}
 
 
-# ---- version 2
-# --------------------------------------------------------------------------------------------------
+# ---- version 2 ----
 
 
 @pytest.mark.windows("NET-07", "LNET-01", "SUP-NET-002")
@@ -271,8 +269,7 @@ def test_version_2_of_1_0_finds_its_endpoint(make_node: MakeNode) -> None:
     assert node.calls == [("host-local", "ADD"), ("host-local", "DEL")]
 
 
-# ---- what fails
-# --------------------------------------------------------------------------------------------------
+# ---- what fails ----
 
 
 def nothing(call: CniCall, machine: CniNode, delegate: Any) -> Result:

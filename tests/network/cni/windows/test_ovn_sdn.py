@@ -109,8 +109,7 @@ def test_texts(make_node: MakeNode, conf: dict[str, Any], args: dict[str, str], 
     assert str(node.refused(conf, **args)) == text
 
 
-# ---- nat and sdnbridge
-# ----------------------------------------------------------------------------------------------
+# ---- nat and sdnbridge ----
 
 NAT: dict[str, Any] = {"name": "nat", "type": "nat", "ipam": {"subnet": "192.168.100.0/24"}}
 

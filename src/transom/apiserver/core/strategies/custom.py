@@ -13,7 +13,7 @@ from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.kit.clock import rfc3339
 from transom.machinery.objects import Object, same_json
 
-# ---- definitions -----------------------------------------------------------------------------------------------------
+# ---- definitions ----
 
 
 def _stored_version(crd: Object) -> None:
@@ -57,8 +57,7 @@ DEFINITION = Strategy(
     begin_deletion=_begin_deletion,
 )
 
-# ---- custom objects
-# --------------------------------------------------------------------------------------------------
+# ---- custom objects ----
 
 
 def _create(_storage: StorageRules, _ctx: RequestContext, obj: Object) -> None:

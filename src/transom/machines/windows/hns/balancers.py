@@ -158,8 +158,7 @@ def _mapping(store: HnsStore, given: Object) -> Object:
     return out
 
 
-# ---- routes
-# --------------------------------------------------------------------------------------------------
+# ---- routes ----
 
 
 def create_route_policy(store: HnsStore, settings: Object) -> Object:

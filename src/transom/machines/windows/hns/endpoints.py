@@ -193,8 +193,7 @@ def _ports(store: HnsStore, key: str, found: list[Object]) -> tuple[tuple[int, i
     return tuple(out)
 
 
-# ---- changes
-# --------------------------------------------------------------------------------------------------
+# ---- changes ----
 
 
 def modify_endpoint(store: HnsStore, key: str, request: Object) -> None:
@@ -282,8 +281,7 @@ def left_namespace(store: HnsStore, namespace: str, key: str) -> None:
     store.put("namespace", namespace, changed)
 
 
-# ---- attachment
-# --------------------------------------------------------------------------------------------------
+# ---- attachment ----
 
 
 def _not_remote(obj: Object) -> None:

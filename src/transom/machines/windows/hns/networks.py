@@ -199,8 +199,7 @@ def _mac_pool(store: HnsStore, settings: Object, key: str) -> Object:
     return {"Ranges": ranges}
 
 
-# ---- the host side
-# -------------------------------------------------------------------------------------------------
+# ---- the host side ----
 
 
 def _adapter(store: HnsStore, network_type: str, found: list[Object]) -> Adapter:
@@ -255,8 +254,7 @@ def _internal(store: HnsStore, key: str, name: str, record: NetworkRecord) -> No
     )
 
 
-# ---- changes
-# --------------------------------------------------------------------------------------------------
+# ---- changes ----
 
 
 def modify_hns_network(store: HnsStore, key: str, request: Object) -> None:

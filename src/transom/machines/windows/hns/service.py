@@ -92,8 +92,7 @@ class HostNetworkService:
     def _adapter_changed(self, name: str, change: str) -> None:
         self.store.notify("adapter", name, change)
 
-    # ---- general
-    # ----------------------------------------------------------------------------------------------
+    # ---- general ----
 
     @property
     def build(self) -> WindowsBuild:
@@ -138,8 +137,7 @@ class HostNetworkService:
         """
         return self.store.outages
 
-    # ---- v2
-    # ----------------------------------------------------------------------------------------------
+    # ---- v2 ----
 
     def create(self, kind: str, settings: Mapping[str, Any]) -> Object:
         title = self._title(kind)
@@ -244,8 +242,7 @@ class HostNetworkService:
         }
         self.modify("namespace", namespace_id, request)
 
-    # ---- v1
-    # ----------------------------------------------------------------------------------------------
+    # ---- v1 ----
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """{"Success": True, "Output": ...} or {"Success": False, "Error": ..., "ErrorCode":
@@ -274,8 +271,7 @@ class HostNetworkService:
         with self.guarded("Attach", v1=True):
             endpoints.attach_host(self.store, key, compartment)
 
-    # ---- queries
-    # ----------------------------------------------------------------------------------------------
+    # ---- queries ----
 
     def endpoint_at(self, network_id: str, ip: str) -> Object | None:
         record = self.store.network_records.get(network_id) or self.store.network_records.get(
@@ -343,8 +339,7 @@ class HostNetworkService:
         shown: dict[str, Any] = {name: record.counters.get(name, 0) for name in COUNTERS}
         return {**shown, "EndpointId": guid(endpoint_id), "InstanceId": record.instance}
 
-    # ---- power
-    # ----------------------------------------------------------------------------------------------
+    # ---- power ----
 
     def restart_service(self) -> None:
         power.restart_hns(self.store, self.faults)
@@ -352,8 +347,7 @@ class HostNetworkService:
     def reboot(self) -> None:
         power.reboot_hns(self.store, self.faults)
 
-    # ---- internals
-    # ----------------------------------------------------------------------------------------------
+    # ---- internals ----
 
     def _title(self, kind: str) -> str:
         if kind not in KINDS:

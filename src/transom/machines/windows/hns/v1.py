@@ -66,8 +66,7 @@ def _version(version: tuple[int, int]) -> int:
     return version[0] << 32 | version[1]
 
 
-# ---- networks
-# --------------------------------------------------------------------------------------------------
+# ---- networks ----
 
 
 def network_settings(body: Mapping[str, Any]) -> tuple[Object, Object]:
@@ -167,8 +166,7 @@ def _subnet_view(subnet: Mapping[str, Any]) -> Object:
     return {**view, "Policies": [policy_to_v1(policy) for policy in subnet.get("Policies", ())]}
 
 
-# ---- endpoints
-# --------------------------------------------------------------------------------------------------
+# ---- endpoints ----
 
 
 def endpoint_settings(body: Mapping[str, Any]) -> tuple[Object, Object]:
@@ -259,8 +257,7 @@ def endpoint_view(
     return view
 
 
-# ---- policy lists
-# --------------------------------------------------------------------------------------------------
+# ---- policy lists ----
 
 
 def policylist_settings(body: Mapping[str, Any]) -> tuple[str, Object]:
@@ -336,8 +333,7 @@ def _policylist(obj: Mapping[str, Any], found: list[Object], version: tuple[int,
     }
 
 
-# ---- namespaces
-# --------------------------------------------------------------------------------------------------
+# ---- namespaces ----
 
 
 def namespace_view(obj: Mapping[str, Any]) -> Object:

@@ -175,7 +175,7 @@ class MountStage:
         self._placed[destination] = slot
         return slot
 
-    # ---- sources
+    # ---- sources ----
 
     def _fill(self, slot: _Slot, *, pinned: bool) -> None:
         """Mounts the source in the staging directory."""
@@ -232,7 +232,7 @@ class MountStage:
             self._mounted = True
             mounting.mount_filesystem("none", self._folder, "", mounting.PRIVATE)
 
-    # ---- destinations
+    # ---- destinations ----
 
     def _destination(self, path: str) -> tuple[_Slot | None, list[str], str]:
         """The mount that contains it, if others can change that one, and the path inside; and the

@@ -485,7 +485,7 @@ class WindowsMachine:
         self._look()
         return self.host.hns
 
-    # ---- variables
+    # ---- variables ----
 
     def environment(self, user: str) -> dict[str, str]:
         """The environment of a new process of a user."""
@@ -518,7 +518,7 @@ class WindowsMachine:
             **{name: value for name, value in own.items() if name.lower() != "path"},
         }
 
-    # ---- programs
+    # ---- programs ----
 
     async def run(
         self,
@@ -566,7 +566,7 @@ class WindowsMachine:
         """Runs in the background."""
         self._tasks.start(work)
 
-    # ---- services
+    # ---- services ----
 
     async def _launch(self, service: WindowsService, report: Report) -> ServiceProcess:
         words = split_command_line(service.bin_path)

@@ -76,7 +76,7 @@ def stack_view(process: Process) -> StackView:
     return StackView(made, lambda _address: None)
 
 
-# ---- links
+# ---- links ----
 
 
 def _carrier(view: StackView, link: NetworkLink) -> bool:
@@ -251,7 +251,7 @@ def _delete_link(call: _Call) -> None:
     call.stack.delete_link(link.name)
 
 
-# ---- addresses
+# ---- addresses ----
 
 
 def _read_interface(text: str, kind: str) -> Interface:
@@ -280,7 +280,7 @@ def _flush_addresses(call: _Call) -> None:
         call.stack.delete_address(link.name, str(address))
 
 
-# ---- routes
+# ---- routes ----
 
 
 def _route_line(stack: NetworkStack, route: NetworkRoute, gnu: bool) -> str:
@@ -400,7 +400,7 @@ def _flush_routes(call: _Call) -> None:
             call.stack.delete_route(str(route.destination))
 
 
-# ---- neighbours
+# ---- neighbours ----
 
 
 class _NeighbourRow(NamedTuple):
@@ -451,7 +451,7 @@ def _change_neighbour(call: _Call, verb: str) -> None:
     call.stack.replace_neighbour(address, call.value("lladdr").lower(), link.name)
 
 
-# ---- ip
+# ---- ip ----
 
 
 def _show_rules(call: _Call) -> None:
@@ -532,7 +532,7 @@ def _run(call: _Call, kind: str, verb: str, rest: Sequence[str]) -> int:
     raise IpError(f'Command "{verb}" is unknown, try "ip {kind} help".', 255)
 
 
-# ---- net-tools
+# ---- net-tools ----
 
 
 def ifconfig(process: Process) -> int:
