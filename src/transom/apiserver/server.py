@@ -320,7 +320,7 @@ class ApiServer:
             self.integrity,
         )
         self.loop_monitor = LoopMonitor()
-        self.health = HealthEndpoints(store, lambda: self.ready, self.loop_monitor)
+        self.health = HealthEndpoints(store, lambda: self.ready, self.loop_monitor, features)
         paths = self._paths(internal=False)
         # Components of the cluster can discover all its kinds.
         self.handler = HttpHandler(

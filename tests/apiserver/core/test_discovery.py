@@ -164,7 +164,7 @@ def test_version_info_and_roots() -> None:
     assert "emulationMinor" not in discovery.version_info("1.32")
     newer = discovery.version_info("1.33")
     assert (newer["emulationMinor"], newer["minCompatibilityMinor"]) == ("33", "32")
-    paths = discovery.root_paths(ALL, ["ping"])["paths"]
+    paths = discovery.root_paths(ALL, {"readyz": ["ping"]})["paths"]
     assert {"/api/v1", "/apis/apps", "/apis/apps/v1", "/readyz/ping"} <= set(
         paths
     ) and paths == sorted(paths)

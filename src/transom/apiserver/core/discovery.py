@@ -338,7 +338,6 @@ _FIXED_PATHS = (
     "/livez",
     "/metrics",
     "/openapi/v2",
-    "/openapi/v3",
     "/openid/v1/jwks",
     "/readyz",
     "/version",
@@ -347,21 +346,23 @@ _FIXED_PATHS = (
 
 def root_paths(
     all_served: Iterable[ServedVersion],
-    checks: Iterable[str] = (),
+    checks: Mapping[str, Iterable[str]],
     *,
     openapi_v3: bool = True,
     more: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """`/`: all paths; `checks` are the names below `/healthz`, `/livez` and `/readyz`; `more` are
-    paths that depend on feature gates.
+    """`/`: all paths; `checks` are the names of health checks below `healthz` and the like; `more`
+    are paths that depend on feature gates.
     """
-    paths = set(_FIXED_PATHS) if openapi_v3 else set(_FIXED_PATHS) - {"/openapi/v3"}
+    paths = set(_FIXED_PATHS)
+    if openapi_v3:
+        paths |= {"/openapi/v3", "/openapi/v3/"}
     paths.update(more)
     for one in all_served:
         if one.group:
             paths |= {f"/apis/{one.group}", f"/apis/{one.group}/{one.version}"}
-    for check in checks:
-        paths |= {f"/healthz/{check}", f"/livez/{check}", f"/readyz/{check}"}
+    for root, names in checks.items():
+        paths |= {f"/{root}/{name}" for name in names}
     return {"paths": sorted(paths)}
 
 

@@ -11,35 +11,12 @@ from typing import Final
 
 from transom.http.messages import HttpRequest, HttpResponse, text_response
 from transom.kit.goquote import go_quote
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.health_checks import health_check_names, readiness_check_names
 from transom.store.api import Store
 
 log = logging.getLogger("transom.apiserver")
 
-# Everything behind these names is ready before the server responds at all; monitoring requests the
-# names.
-_HOOKS: Final = (
-    "start-kube-apiserver-admission-initializer",
-    "generic-apiserver-start-informers",
-    "priority-and-fairness-config-consumer",
-    "priority-and-fairness-filter",
-    "start-apiextensions-informers",
-    "start-apiextensions-controllers",
-    "crd-informer-synced",
-    "bootstrap-controller",
-    "rbac/bootstrap-roles",
-    "scheduling/bootstrap-system-priority-classes",
-    "priority-and-fairness-config-producer",
-    "start-cluster-authentication-info-controller",
-    "aggregator-reload-proxy-client-cert",
-    "start-kube-aggregator-informers",
-    "apiservice-registration-controller",
-    "apiservice-status-available-controller",
-    "kube-apiserver-autoregistration",
-)
-_BEFORE: Final = ("ping", "log", "etcd")
-_AFTER: Final = ("autoregister-completion", "poststarthook/apiservice-openapi-controller")
-CHECKS: Final = (*_BEFORE, *(f"poststarthook/{name}" for name in _HOOKS), *_AFTER)
-READY_CHECKS: Final = (*_BEFORE, "informer-sync", *CHECKS[len(_BEFORE) :], "shutdown")
 # Kubernetes has no such check; it is listed while it fails.
 LOOP_CHECK: Final = "event-loop"
 
@@ -78,14 +55,26 @@ class LoopMonitor:
 
 
 class HealthEndpoints:
-    def __init__(self, store: Store, is_ready: Callable[[], bool], loop: LoopMonitor) -> None:
+    """The checks of the release. Those that are not named in `problem` succeed: what they check is
+    ready before the server responds at all; monitoring requests the names.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        is_ready: Callable[[], bool],
+        loop: LoopMonitor,
+        features: FeatureSet,
+    ) -> None:
+        health, readiness = health_check_names(features), readiness_check_names(features)
+        self.names: Final = {"healthz": health, "livez": health, "readyz": readiness}
         self._store = store
         self._is_ready = is_ready
         self._loop = loop
 
     def problem(self, check: str) -> str:
         """Why a check fails; empty if it succeeds."""
-        if check == "etcd":
+        if check in ("etcd", "etcd-readiness"):
             health = self._store.health()
             return health.problem or health.damage
         if check == LOOP_CHECK:
@@ -97,7 +86,7 @@ class HealthEndpoints:
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         root, _, check = request.path.lstrip("/").partition("/")
-        names = READY_CHECKS if root == "readyz" else CHECKS
+        names = self.names[root]
         if check:
             is_known = check in names or check == LOOP_CHECK
             return self._one(check) if is_known else text_response(404, "404 page not found\n")

@@ -17,7 +17,7 @@ from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.security import Security
 from transom.apiserver.serving import responses
-from transom.apiserver.serving.health import CHECKS, HealthEndpoints
+from transom.apiserver.serving.health import HealthEndpoints
 from transom.apiserver.serving.metrics import ApiServerMetrics
 from transom.apiserver.serving.negotiate import OutputForm, accept_clauses, negotiate
 from transom.apiserver.serving.openapi import OpenApi
@@ -116,6 +116,7 @@ class NonResourcePaths:
         self._aggregated = aggregated_discovery_versions(resources.release)
         self._timestamps = not has_behaviour(resources.release, "JsonValuesInErrors")
         self._debug_pages = tuple(debug_pages.handlers)
+        self._check_names = health.names
         self._exact: dict[str, PathHandler] = {
             **debug_pages.handlers,
             "/": self._root,
@@ -256,7 +257,7 @@ class NonResourcePaths:
             lambda: _indented(
                 discovery.root_paths(
                     self._served.versions(),
-                    CHECKS,
+                    self._check_names,
                     openapi_v3=self._newer_documents,
                     more=self._debug_pages,
                 )

@@ -135,7 +135,7 @@ class DebugPages:
         )
 
     def _paths(self) -> list[str]:
-        return debugging_paths(discovery.root_paths((), more=self.handlers)["paths"])
+        return debugging_paths(discovery.root_paths((), {}, more=self.handlers)["paths"])
 
     def _uptime(self) -> int:
         return max(0, int(self._clock.time()) - self._started)
