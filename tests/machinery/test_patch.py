@@ -5,6 +5,7 @@ import pytest
 from transom.machinery import patch, schema
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
+from transom.machinery.releases import DEFAULT
 from transom.machinery.typed import DEDUCED
 
 DEPLOYMENT = schema.lookup_schema_type(GVK("apps", "v1", "Deployment"))
@@ -62,7 +63,7 @@ DEPLOYMENT = schema.lookup_schema_type(GVK("apps", "v1", "Deployment"))
 )
 def test_invalid_patch_bodies(media: str, raw: bytes, code: int, text: str) -> None:
     with pytest.raises(ApiError) as e:
-        patch.apply_patch(media, raw, {}, DEPLOYMENT)
+        patch.apply_patch(media, raw, {}, DEPLOYMENT, release=DEFAULT)
     assert (e.value.code, e.value.message) == (code, text)
 
 
@@ -74,12 +75,12 @@ def test_bodies_that_change_nothing() -> None:
         (patch.STRATEGIC, b"null"),
         (patch.STRATEGIC, b"{} trailing"),
     ):
-        assert patch.apply_patch(media, raw, doc, DEPLOYMENT) == doc
+        assert patch.apply_patch(media, raw, doc, DEPLOYMENT, release=DEFAULT) == doc
 
 
 def test_custom_kinds_have_no_strategic_merge() -> None:
     with pytest.raises(ApiError, match="strategic merge patch format is not supported"):
-        patch.apply_patch(patch.STRATEGIC, b"{}", {}, DEDUCED)
+        patch.apply_patch(patch.STRATEGIC, b"{}", {}, DEDUCED, release=DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_custom_kinds_have_no_strategic_merge() -> None:
     ],
 )
 def test_an_object_of_wrong_types_gets_the_converters_error(raw: bytes, why: str) -> None:
-    patched = patch.apply_patch(patch.STRATEGIC, raw, {}, DEPLOYMENT)
+    patched = patch.apply_patch(patch.STRATEGIC, raw, {}, DEPLOYMENT, release=DEFAULT)
     e = patch.undecodable(patch.STRATEGIC, raw, patched, "?", DEPLOYMENT)
     assert e.code == 422
     assert e.message.startswith(' "" is invalid: patch: Invalid value: "map[')

@@ -15,6 +15,7 @@ from tests.recorded_cases import GOLDEN, recorded_cases
 from transom.machinery import apply, codec, defaults, managedfields, patch, schema
 from transom.machinery.errors import ApiError, GroupResource, not_found
 from transom.machinery.kinds import GVK, KINDS
+from transom.machinery.releases import DEFAULT
 from transom.machinery.typed import TypeNode, type_from_openapi
 
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="no recordings here")
@@ -124,7 +125,9 @@ class Server:
             new = codec.decode_object(raw, media, gvk).obj
             defaults.apply_defaults(gvk, new)
         else:
-            new = self.complete(gvk, media, raw, patch.apply_patch(media, raw, live, kind))
+            new = self.complete(
+                gvk, media, raw, patch.apply_patch(media, raw, live, kind, release=DEFAULT)
+            )
         return self.write(
             key, new, managedfields.on_update(live, new, kind, manager, gvk.api_version, now)
         )

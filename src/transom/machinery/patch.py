@@ -14,6 +14,8 @@ from transom.machinery.gofmt import go_sprint
 from transom.machinery.jsonpatch import json_patch
 from transom.machinery.mergepatch import merge_patch, without_nulls
 from transom.machinery.objects import TooDeep
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.strategic import UNSUPPORTED, strategic_merge, without_directives
 from transom.machinery.typed import TypeNode
 from transom.machinery.unstructured import unstructured_conversion_error
@@ -56,20 +58,20 @@ def apply_patch(
     current: dict[str, Any],
     type: schema.SchemaType | TypeNode | None,
     *,
+    release: Release,
     strict: bool = False,
-    of_root: bool = False,
 ) -> dict[str, Any]:
     """The current object, in the version of the request, after the patch. Neither is changed.
-    `strict`: the patch is first decoded on its own, for field validation. `of_root`: a JSON patch
-    may replace the whole object.
+    `strict`: the patch is first decoded on its own, for field validation.
     """
     if media_type == JSON:
+        of_root = has_behaviour(release, "RootPatches")
         patched = json_patch(current, _operations(raw, strict), of_root=of_root)
         if not isinstance(patched, dict):
             raise undecodable(JSON, raw, patched, _NOT_AN_OBJECT)
         return patched
     if media_type == MERGE:
-        return _merge(current, raw, strict)
+        return _merge(current, raw, strict, release)
     if media_type == STRATEGIC:
         if type is None or isinstance(type, TypeNode):  # a custom kind
             raise bad_request(UNSUPPORTED)
@@ -122,7 +124,7 @@ def _operations(raw: bytes, strict: bool) -> list[Any]:
     return ops
 
 
-def _merge(current: dict[str, Any], raw: bytes, strict: bool) -> dict[str, Any]:
+def _merge(current: dict[str, Any], raw: bytes, strict: bool, release: Release) -> dict[str, Any]:
     try:
         patch = gojson.loads(raw)
     except TooDeep as e:
@@ -133,12 +135,13 @@ def _merge(current: dict[str, Any], raw: bytes, strict: bool) -> dict[str, Any]:
         if len(raw) > _LARGE:
             raise bad_request(f"error decoding patch: {_stream_error(raw) or e}") from None
         raise ApiError(500, "", "Invalid JSON Patch") from None
+    list_nulls = has_behaviour(release, "MergePatchListNulls")
     if isinstance(patch, dict):
-        return merge_patch(current, patch)
+        return merge_patch(current, patch, list_nulls=list_nulls)
     if (strict or len(raw) > _LARGE) and patch is not None:
         raise bad_request("error decoding patch: " + _mismatch(patch, "map[string]interface {}"))
     if isinstance(patch, list):  # the document becomes the list, and is no longer an object
-        raise undecodable(MERGE, raw, without_nulls(patch), _NOT_AN_OBJECT)
+        raise undecodable(MERGE, raw, without_nulls(patch, list_nulls), _NOT_AN_OBJECT)
     raise ApiError(500, "", "Invalid JSON Patch")
 
 

@@ -206,9 +206,8 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
     if old is None:  # only apply creates objects, even where an update would
         raise errors.not_found(res.gr, info.name)
     live = _served(res, old)
-    of_root = media == JSON_PATCH and has_behaviour(res.release, "RootPatches")
     patched = patch.apply_patch(
-        media, raw, live, res.ops.schema, strict=level != "Ignore", of_root=of_root
+        media, raw, live, res.ops.schema, release=res.release, strict=level != "Ignore"
     )
     if media == STRATEGIC_PATCH:  # works on the typed object, which has no kind and apiVersion
         patched = {**patched, "kind": res.gvk.kind, "apiVersion": res.api_version}

@@ -226,7 +226,12 @@ def _patched(call: ApiCall, media: str, level: str, current: Object, gvk: GVK) -
     meta = dict(current["metadata"])
     owners = meta.pop("managedFields", None)
     patched = patch.apply_patch(
-        media, raw, {**current, "metadata": meta}, _type(gvk), strict=strict
+        media,
+        raw,
+        {**current, "metadata": meta},
+        _type(gvk),
+        release=call.res.release,
+        strict=strict,
     )
     if media == STRATEGIC_PATCH:  # works on the typed object, which has no kind and apiVersion
         patched = {**patched, "kind": gvk.kind, "apiVersion": gvk.api_version}
