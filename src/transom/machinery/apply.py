@@ -192,7 +192,14 @@ def server_side_apply(
     if not managed and live is not None:
         try:
             update_managed_fields(
-                managed, fresh_entry(type), current, type, BEFORE_FIRST_APPLY, api_version, now
+                managed,
+                fresh_entry(type),
+                current,
+                type,
+                BEFORE_FIRST_APPLY,
+                api_version,
+                now,
+                rules=rules,
             )
         except Unmanageable as e:
             _fail(

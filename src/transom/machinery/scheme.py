@@ -11,11 +11,21 @@ from transom.machinery.kinds import GVK
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 
-# The source path of each scheme in Kubernetes, which appears in its error messages.
+# The source path and line of each scheme in Kubernetes, which appear in its error messages; the line
+# by the first release that has it.
 _SCHEMES = {
-    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:52",
-    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:32",
-    "meta.k8s.io": "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27",
+    "apiextensions.k8s.io": (
+        "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go",
+        {33: 55, 31: 53, 29: 54, 27: 56, 23: 55, 0: 52},
+    ),
+    "apiregistration.k8s.io": (
+        "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go",
+        {26: 28, 0: 32},
+    ),
+    "meta.k8s.io": (
+        "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go",
+        {0: 27},
+    ),
 }
 _MAIN_SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
@@ -84,9 +94,12 @@ _ELSEWHERE = {
 _CONVERTIBLE = {("core.ReplicationController", "apps.ReplicaSet")}
 
 
-def scheme_name(group: str) -> str:
+def scheme_name(group: str, release: Release = DEFAULT) -> str:
     """The scheme that serves a group."""
-    return _SCHEMES.get(group, _MAIN_SCHEME)
+    if group not in _SCHEMES:
+        return _MAIN_SCHEME
+    path, lines = _SCHEMES[group]
+    return f"{path}:{next(line for since, line in lines.items() if release.minor >= since)}"
 
 
 def is_registered(gvk: GVK, for_group: str) -> bool:
@@ -117,7 +130,7 @@ def internal_type(gvk: GVK) -> str:
 
 
 def not_registered(gvk: GVK, for_group: str, release: Release = DEFAULT) -> str:
-    name = scheme_name(for_group)
+    name = scheme_name(for_group, release)
     if has_behaviour(release, "TrimmedSourcePaths"):
         name = name.removeprefix("k8s.io/kubernetes/")
     return f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme "{name}"'

@@ -46,14 +46,15 @@ class Dispatcher:
         """The result of a call whose resource is known; raises ApiError."""
         if self._followed is not None and _must_be_current(call, self._followed):
             return self._after_sync(call, self._followed)
-        return self._dispatch(call)
+        return self.find_handler(call)(call)
 
     async def _after_sync(self, call: ApiCall, store: Store) -> Result:
         await store.sync()
-        result = self._dispatch(call)
+        result = self.find_handler(call)(call)
         return await result if isinstance(result, Awaitable) else result
 
-    def _dispatch(self, call: ApiCall) -> Result | Awaitable[Result]:
+    def find_handler(self, call: ApiCall) -> VerbHandler:
+        """Raises 404 or 405 if there is none: before the response format is negotiated."""
         if call.info.subresource:
             return self._subresource(call)
         if not call.res.stored:
@@ -63,9 +64,9 @@ class Dispatcher:
             raise errors.generic_method_not_allowed()
         if call.info.verb != "get":
             _check_scope(verb.scope, call)
-        return verb.handler(call)
+        return verb.handler
 
-    def _subresource(self, call: ApiCall) -> Result | Awaitable[Result]:
+    def _subresource(self, call: ApiCall) -> VerbHandler:
         info, res = call.info, call.res
         if info.subresource not in res.subresources:
             if res.custom:
@@ -76,18 +77,18 @@ class Dispatcher:
             handlers = self._subresources.get(("*", info.subresource), {})
         handler = handlers.get(info.verb)
         if handler is not None:
-            return handler(call)
+            return handler
         if res.custom:
             raise errors.method_not_supported(res.gr, info.verb)
         if info.verb == "get" and "get" in res.subresources[info.subresource].verbs:
-            return self._stored["get"].handler(call)
+            return self._stored["get"].handler
         raise errors.generic_method_not_allowed()
 
-    def _unstored_resource(self, call: ApiCall) -> Result | Awaitable[Result]:
+    def _unstored_resource(self, call: ApiCall) -> VerbHandler:
         handler = self._unstored.get(call.res.kind.key, {}).get(call.info.verb)
         if handler is None or (call.info.verb == "create" and call.info.name):
             raise errors.generic_method_not_allowed()
-        return handler(call)
+        return handler
 
 
 def _must_be_current(call: ApiCall, store: Store) -> bool:

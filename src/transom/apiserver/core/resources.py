@@ -33,6 +33,7 @@ class Resource:
         "gr",
         "group",
         "gvk",
+        "has_objects",
         "identity",
         "kind",
         "ops",
@@ -75,6 +76,8 @@ class Resource:
         # While a definition is being deleted, its kind supports no writes; requests get an
         # explanatory error.
         self.verbs = ALL_VERBS if kind.custom else kind.verbs
+        # Reviews and bindings can only be created; no path has a name of theirs.
+        self.has_objects = self.verbs != ("create",)
         self.subresources = {s.name: s for s in kind.subresources_of(version, self.group)}
         # Stored bytes have no kind and apiVersion; they are prepended when an object is sent alone.
         self.prefix = f'{{"kind":"{kind.kind}","apiVersion":"{self.api_version}"'.encode()

@@ -30,6 +30,7 @@ from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
 from transom.kit.workers import WorkRunner
 from transom.machinery import errors
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import RevisionCompacted
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class ResponseEncoder:
         obj, warnings = result.obj, call.ctx.warnings
         if result.has_metadata and form.transform == "PartialObjectMetadata":
             obj = partial.object_metadata(obj, form.version)
+        elif result.has_metadata and form.transform == "Table" and _has_scale_tables(call):
+            include = first_query_value(call.query, "includeObject")
+            obj = responses.scale_table(call.res, obj, form, call.ctx.now, include)
         headers = responses.warning_headers(warnings) if warnings else None
         return responses.document_response(obj, form, result.code, headers, call.res.release)
 
@@ -130,6 +134,10 @@ def _list_response(call: ApiCall, form: OutputForm, result: ListResult) -> HttpR
     if ctx.warnings:
         response.headers = response.headers + responses.warning_headers(ctx.warnings)
     return response
+
+
+def _has_scale_tables(call: ApiCall) -> bool:
+    return has_behaviour(call.res.release, "SubresourceTables")
 
 
 class _HttpSink:

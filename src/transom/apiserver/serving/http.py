@@ -41,6 +41,7 @@ from transom.apiserver.serving.negotiate import (
     PLAIN,
     OutputForm,
     available_forms,
+    has_tables,
     negotiate,
     wants_pretty,
 )
@@ -182,7 +183,7 @@ class HttpExchange(ApiExchange[Answer]):
     # ---- from the request to the answer ----
 
     def execute(self, dispatch: Dispatcher) -> Awaitable[None] | None:
-        answer = self._route()
+        answer = self._route(dispatch)
         if answer is None:
             result = dispatch(self)
             if not isinstance(result, tuple):
@@ -209,7 +210,7 @@ class HttpExchange(ApiExchange[Answer]):
             return self._parts.kubelets.connect(self._request, result.target)
         return self._parts.encoder.encode(self, self._form, result)
 
-    def _route(self) -> Answer | Awaitable[Answer] | None:
+    def _route(self, dispatch: Dispatcher) -> Answer | Awaitable[Answer] | None:
         """Finds the resource and negotiates the response format. Handles all other paths."""
         parts, request, info = self._parts, self._request, self.info
         if parts.aggregation.any:
@@ -232,8 +233,12 @@ class HttpExchange(ApiExchange[Answer]):
             subresource in _CONNECTED or (subresource == "log" and "text/" in accept)
         ):
             accept = ""
-        if accept and accept != JSON:
-            tables = res.custom or (not subresource and "list" in res.verbs)
+        negotiates = accept != "" and accept != JSON
+        # A deprecated custom resource warns of itself whatever the request.
+        if negotiates or (res.warning and not res.custom):
+            dispatch.find_handler(self)
+        if negotiates:
+            tables = has_tables(res, subresource)
             available = available_forms(res.release, info.verb)
             self._form = negotiate(accept, custom=res.custom, tables=tables, available=available)
         self._form = self._with_pretty(self._form)
@@ -437,7 +442,7 @@ def _check_route(res: Resource, info: Authorized, method: str) -> bool:
 
 def _is_ordinary(res: Resource, info: Authorized) -> bool:
     """An ordinary path of an object or a collection, without subresource: nothing to check."""
-    if info.special or info.depth > 2 or (info.depth == 2 and not info.name):
+    if info.special or info.depth > 2 or (info.depth == 2 and not (info.name and res.has_objects)):
         return False
     namespaced = info.namespaced
     return namespaced == res.kind.namespaced and (not namespaced or info.namespace != "")
@@ -462,6 +467,8 @@ def _check_path(res: Resource, info: Authorized) -> None:
     if info.namespaced != res.kind.namespaced and (
         info.namespaced or depth > 1 or "list" not in res.verbs
     ):
+        raise errors.generic_not_found()
+    if depth == 2 and not res.has_objects:
         raise errors.generic_not_found()
     if depth > 3 and not _is_proxy(res, info):
         raise errors.generic_not_found()

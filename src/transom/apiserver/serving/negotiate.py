@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from transom.apiserver.core.bodies import JSON, MEDIA_TYPES, PROTOBUF, YAML
+from transom.apiserver.core.resources import Resource
 from transom.kit.caching import text_cache
 from transom.kit.lazy import lazy_import
 from transom.kit.named_tuple import NamedTuple
@@ -106,6 +107,22 @@ def negotiate(
         return binary
     # An unsupported form of a known media type has a different error than an unknown type.
     raise errors.no_such_form(MEDIA_TYPES) if known else errors.not_acceptable(available)
+
+
+_STATUS_WITHOUT_TABLES = frozenset(
+    ("apiextensions.k8s.io", "apiregistration.k8s.io", "resource.k8s.io", "scheduling.k8s.io")
+)
+
+
+def has_tables(res: Resource, subresource: str) -> bool:
+    """Whether the path can be shown as a Table."""
+    if not subresource:
+        return res.custom or "list" in res.verbs
+    if subresource == "status" and not res.custom and res.group in _STATUS_WITHOUT_TABLES:
+        return False
+    return res.custom or (
+        subresource in ("scale", "status") and has_behaviour(res.release, "SubresourceTables")
+    )
 
 
 def available_forms(release: Release, verb: str) -> str:

@@ -182,6 +182,24 @@ def _table(
     )
 
 
+def scale_table(
+    res: Resource, scale: Object, form: OutputForm, now: float, include_object: str
+) -> Object:
+    """The Table of the Scale of a workload or custom object."""
+    problem = tables.check_include_object(include_object)
+    if problem is not None:
+        raise problem
+    return tables.make_table(
+        tables.SCALE,
+        [scale],
+        now=now,
+        include_object=include_object or "Metadata",
+        table_version=form.version,
+        custom=tables.custom_scale_columns(res.release) if res.custom else None,
+        release=res.release,
+    )
+
+
 def list_metadata(listing: RecordListing, *, custom: bool = False) -> Object:
     """Lists of custom objects always have a continue field."""
     meta: Object = (

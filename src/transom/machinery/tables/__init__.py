@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -25,9 +25,11 @@ from transom.machinery.tables.custom import CustomColumns
 from transom.machinery.tables.text import Object, name_cell
 
 __all__ = [
+    "SCALE",
     "CustomColumns",
     "check_include_object",
     "custom_columns",
+    "custom_scale_columns",
     "make_table",
     "row_cells",
     "table_columns",
@@ -37,6 +39,7 @@ Cells = Callable[[Object, float], list[Any]]
 
 _CELLS: dict[str, Cells] = {**pods.CELLS, **workloads.CELLS, **network.CELLS, **cluster.CELLS}
 _DEFAULT = "default"
+SCALE: Final = Kind("autoscaling", "Scale", "scales")
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
@@ -139,6 +142,26 @@ def custom_columns(
         else _definitions()["/Namespace"]
     )
     return custom.build_custom_columns(columns[0], columns[2], additional)
+
+
+@cache
+def custom_scale_columns(release: Release) -> CustomColumns:
+    """The table of the Scale of a custom resource."""
+    replicas = [
+        {
+            "name": name,
+            "type": "integer",
+            "description": f"Number of {what} replicas",
+            "jsonPath": path,
+        }
+        for name, what, path in (
+            ("Desired", "desired", ".spec.replicas"),
+            ("Available", "actual", ".status.replicas"),
+        )
+    ]
+    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+    created = release_columns(release)["Namespace"][-1]["description"]
+    return custom_columns([*replicas, {**age, "description": created}], release)
 
 
 def check_include_object(value: str) -> ApiError | None:

@@ -98,6 +98,10 @@ def _parent_ref(address: Object, _now: float) -> str:
     return "/".join(part for part in (resource, parts[2], parts[3]) if part)
 
 
+def _replicas(section: str) -> Cell:
+    return lambda scale, _now: part_cell(scale, section).get("replicas", 0)
+
+
 def _requested_duration(request: Object, _now: float) -> str:
     seconds = part_cell(request, "spec").get("expirationSeconds")
     return NONE if seconds is None else human_duration(seconds)
@@ -188,6 +192,8 @@ def _user_annotations(request: Object, _now: float) -> str:
 
 
 CELLS: dict[tuple[str, str], Cell] = {
+    ("Scale", "Available"): _replicas("status"),
+    ("Scale", "Desired"): _replicas("spec"),
     ("CSIDriver", "StorageCapacity"): _flag("spec", "storageCapacity"),
     ("CSIDriver", "TokenRequests"): _token_requests,
     ("CSIDriver", "RequiresRepublish"): _flag("spec", "requiresRepublish"),
