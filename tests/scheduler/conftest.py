@@ -20,6 +20,8 @@ from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ObjectList
 from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
 from transom.kit.clock import VirtualClock
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.features import FeatureSet
 from transom.scheduler.config import KubeSchedulerConfiguration, decode_scheduler_config
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import CycleState, Registry
@@ -43,7 +45,11 @@ class SchedulerHarness:
     """
 
     def __init__(
-        self, config: Object | None = None, seed: int = 1, plugins: Registry | None = None
+        self,
+        config: Object | None = None,
+        seed: int = 1,
+        plugins: Registry | None = None,
+        release: Release = DEFAULT,
     ) -> None:
         settings = KubeSchedulerConfiguration()
         if config is not None:
@@ -55,7 +61,8 @@ class SchedulerHarness:
         self.clock = VirtualClock()
         client: Any = EmptyClient()
         rng = random.Random(seed)
-        self.scheduler = Scheduler(client, self.clock, rng, settings, plugins)
+        features = FeatureSet(release)
+        self.scheduler = Scheduler(client, self.clock, rng, settings, plugins, features)
         self.snapshot = self.scheduler.snapshot
 
     def nodes(self, *nodes: Object) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from transom.machinery.releases import Release
+
 from .conftest import SchedulerHarness
 from .objects import Object, node, pod, required, spread, term
 
@@ -426,3 +428,41 @@ async def test_the_operating_system_matters_only_where_it_is_switched_on() -> No
         "0/1 nodes are available: 1 node(s) had another operating system than the pod is for."
     )
     assert careful.decide(pod("p", nodeSelector={"kubernetes.io/os": "windows"})) == "w"
+
+
+@pytest.mark.parametrize(
+    ("minor", "selector", "taint", "full"),
+    [
+        (
+            17,
+            "node(s) didn't match node selector",
+            "node(s) had taints that the pod didn't tolerate",
+            "Insufficient pods",
+        ),
+        (
+            19,
+            "node(s) didn't match node selector",
+            "node(s) had taint {dedicated: db}, that the pod didn't tolerate",
+            "Too many pods",
+        ),
+        (
+            20,
+            "node(s) didn't match Pod's node affinity",
+            "node(s) had taint {dedicated: db}, that the pod didn't tolerate",
+            "Too many pods",
+        ),
+    ],
+)
+def test_older_releases_have_their_reasons(
+    minor: int, selector: str, taint: str, full: str
+) -> None:
+    harness = SchedulerHarness(release=Release(1, minor))
+    labels = {"disk": "ssd"}
+    harness.nodes(
+        node("a"), node("b", labels=labels, taints=DB), node("c", labels=labels, pods="1")
+    )
+    harness.running(pod("x", node_name="c"))
+    reasons = sorted(f"1 {reason}" for reason in (selector, taint, full))
+    assert harness.decide(pod("p", nodeSelector=labels)) == (
+        f"0/3 nodes are available: {', '.join(reasons)}."
+    )

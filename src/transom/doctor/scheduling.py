@@ -37,7 +37,7 @@ from transom.machinery.tolerations import untolerated_taints
 _GATED: Final = 600.0  # seconds in which a controller should have removed the gates of a pod
 _LATE: Final = 30.0
 _WHY: Final = "It stays Pending until it can be scheduled."
-_INSUFFICIENT: Final = re.compile(r"Insufficient ([\w./-]+)")
+_INSUFFICIENT: Final = re.compile(r"Insufficient (?!pods\b)([\w./-]+)")
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 _OF_THE_MACHINE: Final = (
     "kubernetes.io/arch",
@@ -120,7 +120,7 @@ _REFUSALS: Final[tuple[tuple[str, str, str], ...]] = (
         "Use another hostPort, a Service instead, or run at most one such pod on each node.",
     ),
     (
-        r"Too many pods",
+        r"Too many pods|Insufficient pods\b",
         "the nodes that it may run on have as many pods as they can",
         "Remove pods, or add nodes.",
     ),

@@ -9,12 +9,13 @@ from transom.machinery.releases.release import Release
 
 
 class SchedulingRules(NamedTuple):
-    """The rules of 1.20; each field that changed has an entry in `_CHANGES`."""
+    """The rules of 1.14; each field that changed has an entry in `_CHANGES`."""
 
     # Reasons of filters.
-    node_affinity: str = "node(s) didn't match Pod's node affinity"
+    node_affinity: str = "node(s) didn't match node selector"
     pod_affinity: tuple[str, ...] = ("node(s) didn't match pod affinity/anti-affinity",)
-    untolerated_taint: str = "node(s) had taint {{{key}: {value}}}, that the pod didn't tolerate"
+    untolerated_taint: str = "node(s) had taints that the pod didn't tolerate"
+    too_many_pods: str = "Insufficient pods"
     volume_node_conflict: str = "node(s) had volume node affinity conflict"
     missing_volume: str = "pvc(s) bound to non-existent pv(s)"
     checks_lost_claims: bool = False
@@ -47,6 +48,14 @@ class SchedulingRules(NamedTuple):
 
 
 _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
+    (
+        Release(1, 18),
+        {
+            "untolerated_taint": "node(s) had taint {{{key}: {value}}}, that the pod didn't tolerate",
+            "too_many_pods": "Too many pods",
+        },
+    ),
+    (Release(1, 20), {"node_affinity": "node(s) didn't match Pod's node affinity"}),
     (
         Release(1, 21),
         {

@@ -25,7 +25,6 @@ from transom.scheduler.pods import PodInfo
 from transom.scheduler.resources import ResourceRequests
 from transom.scheduler.snapshot import Snapshot
 
-ERR_REASON_TOO_MANY_PODS = "Too many pods"
 ERR_REASON_INSUFFICIENT = "Insufficient"
 _MOST_REASONS = 60  # of one pod, each a bit of a pattern
 _Compared = tuple[str, Ints, Ints, int]
@@ -116,7 +115,7 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
     def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
         snapshot = self._snapshot
         missing = [
-            (ERR_REASON_TOO_MANY_PODS, snapshot.used_pods[rows] >= snapshot.alloc_pods[rows])
+            (self._rules.too_many_pods, snapshot.used_pods[rows] >= snapshot.alloc_pods[rows])
         ]
         too_large = np.zeros(len(rows), np.int64)
         asked = self._asked(pod)
