@@ -277,3 +277,80 @@ async def test_a_listener_does_what_its_script_says(windows) -> None:
     assert (await windows.http(8080, "/end"))[0] == 200
     await windows.clock.run_for(0.1)
     assert (context.code, context.output) == (0, b"over\r\n")
+
+
+TYPED = [
+    ("[int[]]$x = 1,2,'3'; $x.GetType().FullName; $x[2] + 1", "System.Int32[]\r\n4\r\n"),
+    ("[int[]]$x = 1,2; $x += '3'; $x.GetType().Name; $x[2] + 1", "Int32[]\r\n4\r\n"),
+    ("[int]$x = 5; $x = '7'; $x + 1", "8\r\n"),
+    (
+        "[int]$x = 5; try { $x = 'abc' } catch { $_.CategoryInfo.Category; $x }",
+        "MetadataError\r\n5\r\n",
+    ),
+    (
+        "function f { [string]$y = 1; $y = 2; $y.GetType().Name }; f; $y = 3; $y + 1",
+        "String\r\n4\r\n",
+    ),
+    (
+        "$b = New-Object byte[] 2; try { $b[1] = 256 } catch { $_.Exception.Message }; $b",
+        'Array assignment to [1] failed: Cannot convert value "256" to type "System.Byte". Error: '
+        '"Value was either too large or too small for an unsigned byte."\r\n0\r\n0\r\n',
+    ),
+    (
+        "$a = 1,2; try { $a.Add(3) } catch { $_.Exception.Message }; $a -is [array]",
+        'Exception calling "Add" with "1" argument(s): "Collection was of a fixed size."\r\nTrue\r\n',
+    ),
+    (
+        "$l = [System.Collections.Generic.List[int]]::new(); $l.Add(3); $l.Add('1'); $l.Sort(); "
+        '"$l"; $l.GetType().Name; $l -is [System.Collections.Generic.List[int]]; $l.ToArray().GetType().Name',
+        "1 3\r\nList`1\r\nTrue\r\nInt32[]\r\n",
+    ),
+    (
+        "$l = New-Object System.Collections.Generic.List[string]; $l.AddRange([string[]]('x','yy')); "
+        "$l.Find({ param($s) $s.Length -eq 2 }); $l.RemoveAll({ $args[0] -eq 'x' }); $l.Count",
+        "yy\r\n1\r\n1\r\n",
+    ),
+    (
+        "$l = [System.Collections.ArrayList]@(1); $l.Add(2); $l.Remove(1); $l; $l.GetType().Name",
+        "1\r\n2\r\nArrayList\r\n",
+    ),
+    (
+        "$s = [System.Collections.Generic.Stack[int]]::new(); $s.Push(1); $s.Push(2); $s; $s.Pop()",
+        "2\r\n1\r\n2\r\n",
+    ),
+    (
+        "$s = [System.Collections.Generic.HashSet[string]]::new(); $s.Add('a'); $s.Add('a'); $s",
+        "True\r\nFalse\r\na\r\n",
+    ),
+    (
+        "$d = [System.Collections.Generic.Dictionary[string,int]]::new(); $d.Add('a', 1); "
+        "try { $d.Add('a', 2) } catch { 'twice' }; $d.ContainsKey('A'); $d | ft",
+        "twice\r\nFalse\r\n\r\nKey Value\r\n--- -----\r\na       1\r\n\r\n\r\n",
+    ),
+    (
+        "$o = [ordered]@{b = 1; a = 2}; $o[0]; $o['a']; $o.Insert(0, 'z', 9); $o.Keys; "
+        "$o.GetType().Name",
+        "1\r\n2\r\nz\r\nb\r\na\r\nOrderedDictionary\r\n",
+    ),
+    ("@{a = 1} | fl", "\r\n\r\nName  : a\r\nValue : 1\r\n\r\n\r\n\r\n"),
+    (
+        "(1,2).GetType()",
+        "\r\nIsPublic IsSerial Name                                     BaseType\r\n"
+        "-------- -------- ----                                     --------\r\n"
+        "True     True     Object[]                                 System.Array\r\n\r\n\r\n",
+    ),
+    (
+        "@{a=@{b=@{c=@{d=1}}}} | ConvertTo-Json -Compress",
+        '{"a":{"b":{"c":"System.Collections.Hashtable"}}}\r\n',
+    ),
+    (
+        "try { [IO.File]::ReadAllText('C:\\none') } catch [System.IO.FileNotFoundException] { 'none' }",
+        "none\r\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "expected"), TYPED, ids=[script for script, _ in TYPED])
+def test_types_of_variables_and_collections(windows, script: str, expected: str) -> None:
+    result = windows.powershell(script)
+    assert (result.out, result.err) == (expected, "")

@@ -90,7 +90,9 @@ class CmdInterpreter(CmdState):
 
     async def call_label(self, label: str, arguments: list[str]) -> int:
         batch = self.batch
-        if batch is None or label not in batch.labels:
+        if batch is None:
+            return self.fail("Invalid attempt to call batch label outside of batch script.")
+        if label not in batch.labels:
             return self.fail(f"The system cannot find the batch label specified - {label}")
         inner = Batch(batch.path, "", [f":{label}", *arguments])
         inner.lines, inner.labels, inner.position = batch.lines, batch.labels, batch.labels[label]

@@ -48,7 +48,10 @@ async def _curl(process: Process) -> int:
     if process.argv[1:2] in (["--version"], ["-V"]):
         process.print_line("curl 7.55.1 (Windows) libcurl/7.55.1 WinSSL")
         process.print_line("Release-Date: [unreleased]")
-        process.print_line("Protocols: dict file ftp ftps http https imap imaps pop3 pop3s smtp")
+        process.print_line(
+            "Protocols: dict file ftp ftps http https imap imaps pop3 pop3s smtp smtps telnet tftp"
+        )
+        process.print_line("Features: AsynchDNS IPv6 Largefile SSPI Kerberos SPNEGO NTLM SSL")
         return 0
     return int(await http.curl(process))
 

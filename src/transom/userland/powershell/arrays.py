@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from weakref import finalize
 
+from transom.userland.powershell.dotnet_collections import typed_array
+from transom.userland.powershell.dotnet_names import dotnet_name
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Allocated,
+    Char,
     PowerShellError,
     to_number,
 )
 
 
-def _allocate(evaluator: PowerShellSession, size: int) -> list[Any]:
+def _allocate(evaluator: PowerShellSession, size: int) -> Allocated:
     """A large array: it counts as memory instead of holding values."""
-    if size < _COUNTED:
-        return [0] * size
     evaluator.allocated += size
     if not evaluator.process.context.usage.memory(evaluator.allocated):
         evaluator.allocated -= size
@@ -49,18 +50,21 @@ _SIZES = {
 }
 
 
+_WIDE: Final = ("int64", "long", "uint64", "ulong")
 _COUNTED = 1 << 16  # bytes from which an array counts as memory instead of holding values
+
+
+_EMPTY: Final = {"bool": False, "boolean": False, "char": Char("\0"), "double": 0.0, "single": 0.0}
 
 
 def allocate(evaluator: PowerShellSession, arguments: list[Any], kind: str = "byte") -> list[Any]:
     count = int(to_number(arguments[0] if arguments else 0))
     if count < 0:
         raise PowerShellError("Arithmetic operation resulted in an overflow.")
-    made = (
-        _allocate(evaluator, count * _SIZES.get(kind, 8))
-        if count * _SIZES.get(kind, 8) >= _COUNTED
-        else [0] * count
-    )
-    if isinstance(made, Allocated):
+    if count * _SIZES.get(kind, 8) >= _COUNTED:
+        made = _allocate(evaluator, count * _SIZES.get(kind, 8))
         made.size = count
-    return made
+        made.kind, made.element = dotnet_name(kind) + "[]", kind
+        return made
+    zero = 0 if kind in _SIZES or kind in _WIDE else None
+    return typed_array(kind, [_EMPTY.get(kind, zero)] * count)

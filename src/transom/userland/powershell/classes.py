@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from transom.userland.powershell.casts import cast_value
 from transom.userland.powershell.control import Return, call_depth_error
 from transom.userland.powershell.defined_types import DefinedType, MethodScope
-from transom.userland.powershell.members import cast_value
+from transom.userland.powershell.dotnet_collections import typed_array
 from transom.userland.powershell.parameters import parameter_value
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.tree import ClassMember, ClassStatement, EnumStatement
@@ -16,6 +17,8 @@ from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
     ScriptBlock,
+    VariableScope,
+    to_items,
     to_text,
     unrolled,
 )
@@ -69,6 +72,9 @@ def enum_value(made: DefinedType, name: str) -> PsObject:
 def cast_defined(evaluator: PowerShellSession, kind: str, value: Any) -> Any:
     """A cast to a type of the script, or of .NET."""
     made = evaluator.types.get(kind.lower())
+    if made is None and kind.endswith("[]") and kind[:-2].lower() in evaluator.types:
+        items = [cast_defined(evaluator, kind[:-2], one) for one in to_items(value)]
+        return typed_array(kind[:-2], items)
     if made is None:
         return cast_value(kind, value)
     if made.values is not None:
@@ -187,7 +193,7 @@ async def _call_script_method(
     evaluator: PowerShellSession, block: ScriptBlock, this: PsObject, arguments: list[Any]
 ) -> Any:
     """A method that Add-Member has added."""
-    evaluator.scopes.append({"this": this})
+    evaluator.scopes.append(VariableScope({"this": this}))
     try:
         return unrolled(await evaluator.invoke_with(block, arguments))
     finally:

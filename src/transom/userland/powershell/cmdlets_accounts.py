@@ -14,8 +14,8 @@ from transom.machines.windows.accounts import (
     LocalGroup,
     LocalUser,
 )
+from transom.userland.powershell.casts import cast_value
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
-from transom.userland.powershell.members import cast_value
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
     DateTime,

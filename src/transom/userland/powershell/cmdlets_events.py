@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from transom.machines.windows.journal import LogEntry
+from transom.userland.powershell.casts import cast_value
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
-from transom.userland.powershell.members import cast_value, local_date
+from transom.userland.powershell.members import local_date
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
     DateTime,

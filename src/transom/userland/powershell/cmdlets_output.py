@@ -15,6 +15,7 @@ from transom.userland.powershell.values import (
     Hashtable,
     PowerShellError,
     PsObject,
+    table_entries,
     to_bool,
     to_items,
     to_number,
@@ -246,6 +247,13 @@ def _format(shape: Any) -> Any:
         if not values:
             return
         listed = shape is formatting.as_list
+        values = [
+            row
+            for value in values
+            for row in (table_entries(value) if isinstance(value, Hashtable) else [value])
+        ]
+        if not values:
+            return
         wanted = [one for one in to_items(call.get("Property")) if one != "*"]
         every = call.has("Property") and not wanted
         first = values[0]
@@ -285,7 +293,7 @@ def to_plain(value: Any, depth: int = 4) -> Any:
             else to_text(value)
         )
     if isinstance(value, list | tuple | range):
-        return [to_plain(item, depth - 1) for item in value]
+        return [to_plain(item, depth - 1) for item in value] if depth else to_text(list(value))
     if isinstance(value, DateTime):
         return value.format("o")
     return value if value is None or isinstance(value, str | int | float | bool) else to_text(value)
@@ -296,7 +304,7 @@ def _to_json(call: CmdletCall) -> None:
     if call.input == []:
         return
     value = values[0] if len(values) == 1 else values
-    shaped = to_plain(value, int(to_number(call.get("Depth", 2))) + 2)
+    shaped = to_plain(value, int(to_number(call.get("Depth", 2))) + 1)
     if call.process.name.startswith("pwsh"):
         compact = (",", ":") if call.has("Compress") else None
         indent = None if call.has("Compress") else 2

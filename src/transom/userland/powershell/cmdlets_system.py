@@ -15,6 +15,7 @@ from typing import Any, Final
 from transom.userland import http_client as netclient
 from transom.userland.api import NativeSystem, ProcessEntry, ProgramContext
 from transom.userland.powershell import members, web_client
+from transom.userland.powershell.casts import cast_value, parse_date_time
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_output import from_plain, to_plain
 from transom.userland.powershell.operators import matches_wildcard, time_span
@@ -84,7 +85,7 @@ def _get_date(call: CmdletCall) -> None:
 def _show_date(call: CmdletCall, given: Any) -> None:
     moment = members.local_date(call.evaluator, call.process.context.clock.time())
     if given is not None:
-        moment = given if isinstance(given, DateTime) else members.parse_date_time(to_text(given))
+        moment = given if isinstance(given, DateTime) else parse_date_time(to_text(given))
     parts = {part: int(to_number(call.get(part))) for part in _DATE_PARTS if call.has(part)}
     if parts:
         moment = _with_parts(moment, parts)
@@ -104,8 +105,8 @@ def _show_date(call: CmdletCall, given: Any) -> None:
 def _new_timespan(call: CmdletCall) -> None:
     if call.has("Start") or call.has("End"):
         now = members.local_date(call.evaluator, call.process.context.clock.time())
-        start = members.cast_value("datetime", call.get("Start", now))
-        end = members.cast_value("datetime", call.get("End", now))
+        start = cast_value("datetime", call.get("Start", now))
+        end = cast_value("datetime", call.get("End", now))
         call.emit(time_span(end.moment - start.moment))
         return
     units = {"Days": 86400.0, "Hours": 3600.0, "Minutes": 60.0, "Seconds": 1.0}

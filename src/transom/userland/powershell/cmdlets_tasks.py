@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from transom.machines.windows.journal import ScheduledTask
 from transom.machines.windows.registry import WindowsRegistry
+from transom.userland.powershell.casts import cast_value
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
-from transom.userland.powershell.members import cast_value, local_date
+from transom.userland.powershell.members import local_date
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import (
     DateTime,

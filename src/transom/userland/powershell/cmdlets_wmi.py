@@ -10,9 +10,9 @@ from transom.machines.windows.host import CURRENT_VERSION, TCPIP
 from transom.machines.windows.registry import Value
 from transom.machines.windows.system import COMPUTER_NAME, SystemResources
 from transom.machines.windows.time_zones import current_zone
+from transom.userland.powershell.casts import parse_date_time
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_storage import attached_volumes, disk_numbers
-from transom.userland.powershell.members import parse_date_time
 from transom.userland.powershell.operators import matches_wildcard, time_span
 from transom.userland.powershell.values import (
     DateTime,

@@ -7,9 +7,10 @@ from typing import Any
 
 from transom.kit.lazy_dataclass import dataclass
 from transom.userland.powershell.tree import ClassMember
+from transom.userland.powershell.values import VariableScope
 
 
-class MethodScope(dict[str, Any]):
+class MethodScope(VariableScope):
     """The variables of a method that runs. Its output is what it returns."""
 
     result: Any = None

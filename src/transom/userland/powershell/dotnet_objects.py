@@ -10,30 +10,17 @@ import ntpath
 from collections.abc import Callable
 from typing import Any, Final
 
+from transom.userland.powershell.dotnet_collections import sort_elements
 from transom.userland.powershell.exceptions import full_exception_name, is_exception_type
 from transom.userland.powershell.operators import format_operator
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
-    Hashtable,
     PowerShellError,
     PsObject,
     to_items,
     to_number,
     to_text,
 )
-
-
-class Collection(PsObject):
-    """A queue, a stack or a set."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, kind: str, items: list[Any]) -> None:
-        super().__init__(kind, {}, kind)
-        self.items = items
-
-    def get(self, name: str) -> Any:
-        return len(self.items) if name.lower() == "count" else super().get(name)
 
 
 class StringBuilder(PsObject):
@@ -63,13 +50,6 @@ class FileStream(PsObject):
 VERSION: Final = "System.Version"
 ADDRESS: Final = "System.Net.IPAddress"
 _HASHES: Final = ("md5", "sha1", "sha256", "sha384", "sha512")
-_COLLECTIONS: Final = {
-    "collections.queue": "System.Collections.Queue",
-    "collections.stack": "System.Collections.Stack",
-    "collections.generic.queue": "System.Collections.Generic.Queue`1",
-    "collections.generic.stack": "System.Collections.Generic.Stack`1",
-    "collections.generic.hashset": "System.Collections.Generic.HashSet`1",
-}
 
 
 def _failure(message: str, identity: str) -> PowerShellError:
@@ -124,11 +104,6 @@ def file_object(evaluator: PowerShellSession, kind: str, path: str) -> PsObject:
 def create_dotnet(evaluator: PowerShellSession, kind: str, arguments: list[Any]) -> Any:
     """`kind` is lower case and without `System.`; None if it is not one of these."""
     first = arguments[0] if arguments else None
-    base = kind.partition("[")[0]
-    if base in _COLLECTIONS:
-        return Collection(_COLLECTIONS[base], list(to_items(first)))
-    if base == "collections.generic.dictionary":
-        return Hashtable(first or {})
     if kind == "text.stringbuilder":
         return StringBuilder(to_text(first) if isinstance(first, str) else "")
     if kind in ("io.streamwriter", "io.streamreader"):
@@ -212,33 +187,6 @@ def _removed(text: str, arguments: list[Any]) -> str:
     return text[:start] + text[start + count :]
 
 
-def _enqueue(evaluator: Any, target: Collection, arguments: list[Any]) -> None:
-    target.items.append(arguments[0])
-
-
-def _take(last: bool, remove: bool) -> Callable[..., Any]:
-    def run(evaluator: Any, target: Collection, arguments: list[Any]) -> Any:
-        if not target.items:
-            word = "Stack" if last else "Queue"
-            raise PowerShellError(
-                f'Exception calling "{"Pop" if last else "Dequeue"}" with "0" argument(s): '
-                f'"{word} empty."',
-                "NotSpecified: (:) [], MethodInvocationException",
-                "InvalidOperationException",
-            )
-        position = -1 if last else 0
-        return target.items.pop(position) if remove else target.items[position]
-
-    return run
-
-
-def _add_to_set(evaluator: Any, target: Collection, arguments: list[Any]) -> bool:
-    if arguments[0] in target.items:
-        return False
-    target.items.append(arguments[0])
-    return True
-
-
 def _write(newline: bool) -> Callable[..., Any]:
     def run(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
         shown = (to_text(arguments[0]) if arguments else "") + "\r\n" * newline
@@ -287,30 +235,7 @@ def _in_role(evaluator: PowerShellSession, target: PsObject, arguments: list[Any
     )
 
 
-_SETS: Final = ("System.Collections.Generic.HashSet`1",)
-_QUEUES: Final = ("System.Collections.Queue", "System.Collections.Generic.Queue`1")
-_STACKS: Final = ("System.Collections.Stack", "System.Collections.Generic.Stack`1")
-
 METHODS: Final[dict[tuple[str, str], Callable[..., Any]]] = {
-    **{(kind, "enqueue"): _enqueue for kind in _QUEUES},
-    **{(kind, "dequeue"): _take(False, True) for kind in _QUEUES},
-    **{(kind, "peek"): _take(False, False) for kind in _QUEUES},
-    **{(kind, "push"): _enqueue for kind in _STACKS},
-    **{(kind, "pop"): _take(True, True) for kind in _STACKS},
-    **{(kind, "peek"): _take(True, False) for kind in _STACKS},
-    **{(kind, "add"): _add_to_set for kind in _SETS},
-    **{
-        (kind, "contains"): lambda evaluator, target, a: a[0] in target.items
-        for kind in (*_SETS, *_QUEUES, *_STACKS)
-    },
-    **{
-        (kind, "toarray"): lambda evaluator, target, a: list(target.items)
-        for kind in (*_SETS, *_QUEUES, *_STACKS)
-    },
-    **{
-        (kind, "clear"): lambda evaluator, target, a: target.items.clear()
-        for kind in (*_SETS, *_QUEUES, *_STACKS)
-    },
     ("System.Text.StringBuilder", "append"): _append(False),
     ("System.Text.StringBuilder", "appendline"): _append(True),
     ("System.Text.StringBuilder", "appendformat"): _append_format,
@@ -346,9 +271,7 @@ STATICS: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     ("net.ipaddress", "loopback"): lambda evaluator, a: address_object("127.0.0.1"),
     ("version", "parse"): lambda evaluator, a: parse_version_object((a or [""])[0]),
     ("array", "reverse"): lambda evaluator, a: a[0].reverse() if a else None,
-    ("array", "sort"): lambda evaluator, a: (
-        a[0].sort(key=lambda one: (isinstance(one, str), one)) if a else None
-    ),
+    ("array", "sort"): lambda evaluator, a: sort_elements(a[0]) if a else None,
     ("array", "indexof"): lambda evaluator, a: a[0].index(a[1]) if a and a[1] in a[0] else -1,
     ("string", "concat"): lambda evaluator, a: "".join(to_text(one) for one in a or []),
     ("string", "compare"): lambda evaluator, a: (

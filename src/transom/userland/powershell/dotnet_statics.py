@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from transom.userland.powershell import members
+from transom.userland.powershell.casts import cast_value
 from transom.userland.powershell.date_offsets import offset_object
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
@@ -37,8 +38,8 @@ def _converted(kind: str) -> Static:
         given = a or [None]
         try:
             if len(given) > 1:
-                return members.cast_value(kind, int(to_text(given[0]), int(to_number(given[1]))))
-            return members.cast_value(kind, 0 if given[0] is None else given[0])
+                return cast_value(kind, int(to_text(given[0]), int(to_number(given[1]))))
+            return cast_value(kind, 0 if given[0] is None else given[0])
         except (ValueError, PowerShellError):
             raise PowerShellError(
                 f'Exception calling "To{_CONVERTED[kind]}" with "{len(given)}" argument(s): '
@@ -121,7 +122,7 @@ def _from_bytes(shape: str) -> Static:
 
 
 def new_offset(evaluator: PowerShellSession, arguments: list[Any]) -> PsObject:
-    date = members.cast_value("datetime", arguments[0]) if arguments else DateTime(-62135596800.0)
+    date = cast_value("datetime", arguments[0]) if arguments else DateTime(-62135596800.0)
     if len(arguments) > 1 and isinstance(arguments[1], PsObject):
         offset = int(arguments[1].get("TotalSeconds") or 0)
     elif date.kind == "Utc":

@@ -66,6 +66,7 @@ from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
     ScriptBlock,
+    VariableScope,
     to_bool,
     to_items,
     to_number,
@@ -480,7 +481,7 @@ class PowerShellEvaluator(ExpressionEvaluator):
         name: str = "",
     ) -> None:
         """`items` come from the pipeline: `process` runs for each of them."""
-        scope: dict[str, Any] = dict(variables or {})
+        scope = VariableScope(variables)
         rest = list(arguments)
         given = {key.lower(): value for key, value in (named or {}).items()}
         bound = Hashtable()
@@ -546,7 +547,7 @@ class PowerShellEvaluator(ExpressionEvaluator):
         self,
         block: ScriptBlock,
         blocks: dict[str, StatementBlock],
-        scope: dict[str, Any],
+        scope: VariableScope,
         items: list[Any] | None,
         name: str,
     ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from transom.userland.limits import bounded
 from transom.userland.powershell import members
+from transom.userland.powershell.casts import convert_value
 from transom.userland.powershell.classes import (
     cast_defined,
     defined_method,
@@ -20,6 +21,7 @@ from transom.userland.powershell.classes import (
     set_member,
 )
 from transom.userland.powershell.cmdlets_item_properties import set_file_property
+from transom.userland.powershell.dotnet_collections import convert_element
 from transom.userland.powershell.operators import OPERATORS, expression
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.static_members import static_member
@@ -49,12 +51,16 @@ from transom.userland.powershell.tree import (
 )
 from transom.userland.powershell.values import (
     CUSTOM_OBJECT,
+    Allocated,
     Hashtable,
+    OrderedDictionary,
     PowerShellError,
     PsObject,
     ScriptBlock,
+    TypedArray,
     TypeName,
     VariableLink,
+    VariableScope,
     to_bool,
     to_items,
     to_number,
@@ -112,9 +118,17 @@ class ExpressionEvaluator(PowerShellSession):
 
     async def assign(self, target: PsNode, value: Any) -> None:
         if isinstance(target, VariableReference):
-            self.put(target.name, value)
+            scope, name = self.scope_of(target.name)
+            declared = scope.types.get(name)
+            self.put(target.name, self._as_declared(declared, value) if declared else value)
         elif isinstance(target, CastExpression):
-            await self.assign(target.operand, cast_defined(self, target.type, value))
+            operand = target.operand
+            if isinstance(operand, VariableReference):
+                self.put(operand.name, self._as_declared(target.type, value))
+                scope, name = self.scope_of(operand.name)
+                scope.types[name] = target.type
+                return
+            await self.assign(operand, cast_defined(self, target.type, value))
         elif isinstance(target, ArrayLiteral):
             await self._assign_several(target, to_items(value))
         elif isinstance(target, IndexExpression):
@@ -122,7 +136,7 @@ class ExpressionEvaluator(PowerShellSession):
             if isinstance(container, Hashtable):
                 container.put(key, value)
             elif isinstance(container, list):
-                container[int(to_number(key))] = value
+                self._set_element(container, int(to_number(key)), value)
         elif isinstance(target, MemberExpression):
             container, name = (
                 await self.value(target.target),
@@ -152,6 +166,32 @@ class ExpressionEvaluator(PowerShellSession):
         else:
             raise PowerShellError("The assignment expression is not valid.")
 
+    def _as_declared(self, kind: str, value: Any) -> Any:
+        """The value of a variable that was declared with a type."""
+        try:
+            return cast_defined(self, kind, value)
+        except PowerShellError as problem:
+            if problem.identity == "TypeNotFound":
+                raise
+            raise PowerShellError(
+                problem.message,
+                "MetadataError: (:) [], ArgumentTransformationMetadataException",
+                "RuntimeException",
+            ) from None
+
+    def _set_element(self, container: list[Any], index: int, value: Any) -> None:
+        if not -len(container) <= index < len(container):
+            if isinstance(container, Allocated) and index < container.size:
+                return
+            raise PowerShellError(
+                "Index was outside the bounds of the array.",
+                "OperationStopped: (:) [], IndexOutOfRangeException",
+                "System.IndexOutOfRangeException",
+            )
+        if isinstance(container, TypedArray):
+            value = convert_element(container, index, value, convert_value)
+        container[index] = value
+
     async def value(self, node: PsNode) -> Any:
         evaluate = _EXPRESSIONS.get(type(node))
         if evaluate is not None:
@@ -165,7 +205,7 @@ class ExpressionEvaluator(PowerShellSession):
         for name, block in (target.script_properties or {}).items():
             if only and only.lower() != name.lower():
                 continue
-            self.scopes.append({"this": target})
+            self.scopes.append(VariableScope({"this": target}))
             try:
                 target.properties[name] = unrolled(await self.invoke_with(block, []))
             finally:
@@ -280,6 +320,8 @@ class ExpressionEvaluator(PowerShellSession):
 
     async def _index(self, node: IndexExpression) -> Any:
         container, key = await self.value(node.target), await self.value(node.index)
+        if isinstance(container, OrderedDictionary) and isinstance(key, int):
+            return members.item_at(list(container.values()), key)
         if isinstance(container, Hashtable):
             return container.find(key)
         if isinstance(container, list) and isinstance(key, str) and not key.lstrip("-").isdigit():
@@ -297,7 +339,7 @@ class ExpressionEvaluator(PowerShellSession):
         target = await self.value(node.target)
         name = to_text(await self.value(node.name))
         if node.arguments is None:
-            if self.strict > 1 and isinstance(target, PsObject):
+            if self.strict > 1 and isinstance(target, PsObject | bool | int | float | str):
                 members.check_property(target, name)
             if isinstance(target, PsObject) and target.script_properties:
                 await self.refresh(target, name)

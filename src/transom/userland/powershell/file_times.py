@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from transom.machines.api import Stat
 from transom.machines.windows.time_zones import offset_seconds
-from transom.userland.powershell.members import local_date, parse_date_time
+from transom.userland.powershell.casts import parse_date_time
+from transom.userland.powershell.members import local_date
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.statics import Static, io_message, method_failed
 from transom.userland.powershell.values import DateTime, PsObject, to_text

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from transom.userland.powershell.values import DateTime, Hashtable, PsObject, to_text
+from transom.userland.powershell.values import (
+    DateTime,
+    Dictionary,
+    Hashtable,
+    PsObject,
+    table_entries,
+    to_text,
+)
 from transom.userland.windows.wmi import SHOWN
 
 # The properties that a table shows, by kind. Other kinds show all, as a list if there are more than
@@ -330,7 +337,6 @@ _AS_TEXT = frozenset(
         *(f"System.Management.Automation.{one}Record" for one in _RECORDS),
         "System.Uri",
         "Microsoft.PowerShell.Commands.MatchInfo",
-        "System.RuntimeType",
     )
 )
 
@@ -345,6 +351,8 @@ def _plain(value: Any) -> str:
         return ""
     if isinstance(value, DateTime):
         return f"\r\n{value.format('F')}\r\n\r\n"
+    if isinstance(value, Dictionary):
+        return _objects(table_entries(value)) if value else ""
     if isinstance(value, Hashtable):
         rows = [(to_text(key), _cell(item)) for key, item in value.items()]
         return (
@@ -369,6 +377,8 @@ def _objects(group: list[PsObject]) -> str:
         return _keys(group)
     if kind == "Microsoft.PowerShell.Commands.MemberDefinition":
         return _members(group)
+    if kind == "System.RuntimeType":
+        return _types(group)
     if kind == "System.Management.Automation.ErrorRecord":
         return "".join(_error(item) for item in group)
     columns = _columns(kind, group[0])
@@ -508,6 +518,14 @@ def _keys(group: list[PsObject]) -> str:
     return "".join(out) + "\r\n\r\n"
 
 
+def _types(group: list[PsObject]) -> str:
+    names = ("IsPublic", "IsSerial", "Name", "BaseType")
+    rows = [[to_text(item.get(name)) for name in names] for item in group]
+    lines = [list(names), ["-" * len(name) for name in names], *rows]
+    shown = [f"{a:<8} {b:<8} {c:<40} {d}".rstrip() for a, b, c, d in lines]
+    return "\r\n" + "\r\n".join(shown) + "\r\n\r\n\r\n"
+
+
 def _members(group: list[PsObject]) -> str:
     """Members grouped by their type."""
     out: list[str] = []
@@ -518,7 +536,12 @@ def _members(group: list[PsObject]) -> str:
     return "".join(out)
 
 
-_HEADINGS = {"System.Management.Automation.AliasInfo": {"DisplayName": "Name"}}
+_SAMPLE_SET: Final = "Microsoft.PowerShell.Commands.GetCounter.PerformanceCounterSampleSet"
+_HEADINGS = {
+    "System.Management.Automation.AliasInfo": {"DisplayName": "Name"},
+    _SAMPLE_SET: {"Readings": "CounterSamples"},
+}
+_FIRST_WIDTHS: Final = {_SAMPLE_SET: 25}
 _BYTES = {"MSFT_Volume": ("SizeRemaining", "Size"), "MSFT_Partition": ("Size",)}
 _UNITS = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 
@@ -547,7 +570,7 @@ def as_table(group: list[Any], names: list[str]) -> str:
         )
         heading = _HEADINGS.get(kind, {}).get(name, name)
         rows.append((heading, [_cell(value) for value in values], numeric))
-    return format_table(rows)
+    return format_table(rows, pad=_FIRST_WIDTHS.get(kind, 0))
 
 
 def as_list(group: list[Any], names: list[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from transom.userland.powershell.dotnet_collections import ResizableList
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Hashtable,
@@ -40,7 +41,12 @@ class HttpListener(PsObject):
 
     def __init__(self) -> None:
         super().__init__(
-            KIND, {"Prefixes": [], "IsListening": False, "AuthenticationSchemes": "Anonymous"}
+            KIND,
+            {
+                "Prefixes": ResizableList(),
+                "IsListening": False,
+                "AuthenticationSchemes": "Anonymous",
+            },
         )
         self.server: ProgramHttpServer | None = None
         self.waiting: asyncio.Queue[PsObject] = asyncio.Queue()

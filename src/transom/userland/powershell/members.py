@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from calendar import timegm
 from collections.abc import Awaitable, Callable, Mapping
-from time import gmtime, strptime
-from typing import Any, Final
-from urllib.parse import urlsplit
+from time import gmtime
+from typing import Any
 
 from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.limits import MAX_INPUT, bounded, check_size
@@ -26,6 +23,16 @@ from transom.userland.powershell import (
     wmi_objects,
     xml_objects,
 )
+from transom.userland.powershell.casts import convert_value
+from transom.userland.powershell.dotnet_collections import (
+    ARRAY_METHODS,
+    call_collection,
+    call_table,
+)
+from transom.userland.powershell.dotnet_names import (
+    base_type_name,
+    short_type_name,
+)
 from transom.userland.powershell.operators import format_operator, time_span
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
@@ -37,6 +44,7 @@ from transom.userland.powershell.values import (
     PsObject,
     ScriptBlock,
     SecretObject,
+    TypedArray,
     to_bool,
     to_items,
     to_number,
@@ -44,7 +52,7 @@ from transom.userland.powershell.values import (
     type_name_of,
     unrolled,
 )
-from transom.userland.powershell.xml_objects import XmlObject, parse_xml
+from transom.userland.powershell.xml_objects import XmlObject
 
 
 def item_at(container: Any, index: int) -> Any:
@@ -56,216 +64,16 @@ def item_at(container: Any, index: int) -> Any:
     return container if index in (0, -1) and container is not None else None
 
 
-def parse_date_time(shown: str) -> DateTime:
-    for shape in (
-        "%Y-%m-%dT%H:%M:%SZ",
-        "%Y-%m-%dT%H:%M:%S",
-        "%Y-%m-%dT%H:%M",
-        "%Y-%m-%d %H:%M:%S",
-        "%Y-%m-%d %H:%M",
-        "%Y-%m-%d",
-        "%m/%d/%Y %H:%M:%S",
-        "%m/%d/%Y %I:%M:%S %p",
-        "%m/%d/%Y %I:%M %p",
-        "%m/%d/%Y %H:%M",
-        "%m/%d/%Y",
-    ):
-        try:
-            kind = "Utc" if shape.endswith("Z") else "Unspecified"
-            return DateTime(float(timegm(strptime(shown, shape))), 0, kind)
-        except ValueError:
-            continue
-    raise PowerShellError(f'Cannot convert value "{shown}" to type "System.DateTime".')
-
-
 def local_date(evaluator: PowerShellSession, moment: float) -> DateTime:
     """A moment in the time zone of the container or the machine."""
     offset = offset_seconds(evaluator.process.context.windows.system.registry, moment)
     return DateTime(moment + offset, offset, "Local")
 
 
-def cast_value(name: str, value: Any) -> Any:
-    kind = name.lower().removeprefix("system.")
-    if kind.endswith("[]"):
-        inner = kind[:-2]
-        if inner in ("byte", "char") and isinstance(value, str):
-            return list(value) if inner == "char" else [ord(c) for c in value]
-        return [cast_value(inner, one) for one in to_items(value)]
-    convert = _CASTS.get(kind)
-    if convert is not None:
-        return convert(value)
-    if kind.partition("[")[0] in _KEPT:
-        return value
-    raise PowerShellError(
-        f"Unable to find type [{name}].",
-        f"InvalidOperation: ({name}:TypeName) [], RuntimeException",
-        "TypeNotFound",
-    )
-
-
-_SYSTEM_TYPES: Final = ("activator", "appdomain", "array", "attribute", "buffer", "console", "gc")
-
-
-def is_castable(kind: str) -> bool:
-    """Whether the type (lower case, without `System.`) is one that values are cast to."""
-    bare = kind.partition("[")[0]
-    return bare in _CASTS or bare in _KEPT or bare in _SYSTEM_TYPES or kind.endswith("exception")
-
-
-_LIMITS: Final = {
-    "byte": (0, 0xFF, "System.Byte", "an unsigned byte"),
-    "int16": (-(1 << 15), (1 << 15) - 1, "System.Int16", "an Int16"),
-    "int": (-(1 << 31), (1 << 31) - 1, "System.Int32", "an Int32"),
-    "int32": (-(1 << 31), (1 << 31) - 1, "System.Int32", "an Int32"),
-    "sbyte": (-128, 127, "System.SByte", "a signed byte"),
-    "uint16": (0, 0xFFFF, "System.UInt16", "a UInt16"),
-    "ushort": (0, 0xFFFF, "System.UInt16", "a UInt16"),
-    "uint": (0, (1 << 32) - 1, "System.UInt32", "a UInt32"),
-    "uint64": (0, (1 << 64) - 1, "System.UInt64", "a UInt64"),
-    "ulong": (0, (1 << 64) - 1, "System.UInt64", "a UInt64"),
-    "uint32": (0, (1 << 32) - 1, "System.UInt32", "a UInt32"),
-    "int64": (-(1 << 63), (1 << 63) - 1, "System.Int64", "an Int64"),
-    "long": (-(1 << 63), (1 << 63) - 1, "System.Int64", "an Int64"),
-}
-
-
-def _cast_integer(kind: str) -> Callable[[Any], Any]:
-    least, most, name, shown = _LIMITS[kind]
-
-    def cast(value: Any) -> Any:
-        found = ord(value) if isinstance(value, Char) else to_number(value)
-        found = round(found) if isinstance(found, float) and math.isfinite(found) else found
-        if not least <= found <= most:
-            raise PowerShellError(
-                f'Cannot convert value "{to_text(value)}" to type "{name}". Error: "Value was '
-                f'either too large or too small for {shown}."',
-                "InvalidArgument: (:) [], RuntimeException",
-                "InvalidCastIConvertible",
-            )
-        return found
-
-    return cast
-
-
-def _cast_float(value: Any) -> float:
-    return float(to_number(value))
-
-
-def _cast_char(value: Any) -> Char:
-    return Char(chr(value) if isinstance(value, int) else to_text(value)[:1])
-
-
-def _cast_date(value: Any) -> DateTime:
-    return value if isinstance(value, DateTime) else parse_date_time(to_text(value))
-
-
-def _unless_object(convert: Callable[[Any], PsObject]) -> Callable[[Any], PsObject]:
-    return lambda value: value if isinstance(value, PsObject) else convert(value)
-
-
-def _cast_principal(value: Any) -> PsObject:
-    return PsObject("System.Security.Principal.WindowsPrincipal", {"Identity": value})
-
-
-def _cast_custom_object(value: Any) -> PsObject:
-    properties = dict(value) if isinstance(value, Hashtable) else {}
-    return PsObject(
-        "System.Management.Automation.PSCustomObject",
-        {to_text(key): one for key, one in properties.items()},
-    )
-
-
-# Types of values that a cast leaves as they are: they have the type already, or are converted where
-# they are used.
-_KEPT: Final = frozenset(
-    (
-        "object",
-        "psobject",
-        "management.automation.psobject",
-        "hashtable",
-        "collections.hashtable",
-        "collections.idictionary",
-        "collections.arraylist",
-        "collections.generic.list",
-        "collections.generic.dictionary",
-        "ordered",
-        "scriptblock",
-        "management.automation.scriptblock",
-        "management.automation.errorrecord",
-        "type",
-        "enum",
-        "exception",
-        "guid",
-        "ref",
-        "securestring",
-        "security.securestring",
-        "pscredential",
-        "management.automation.pscredential",
-        "ciminstance",
-        "io.fileinfo",
-        "io.directoryinfo",
-        "net.securityprotocoltype",
-        "consolecolor",
-        "microsoft.win32.registrykey",
-        "microsoft.win32.registryvaluekind",
-        "diagnostics.process",
-        "serviceprocess.servicecontroller",
-        "security.accesscontrol.filesystemaccessrule",
-    )
-)
-
-
-def _uri(value: Any) -> PsObject:
-    text = to_text(value)
-    parts = urlsplit(text)
-    usual = {"http": 80, "https": 443, "ftp": 21}.get(parts.scheme, -1)
-    return PsObject(
-        "System.Uri",
-        {
-            "AbsolutePath": parts.path or "/",
-            "AbsoluteUri": text,
-            "Authority": parts.netloc,
-            "Host": parts.hostname or "",
-            "IsAbsoluteUri": bool(parts.scheme),
-            "Port": parts.port or usual,
-            "Query": f"?{parts.query}" if parts.query else "",
-            "Scheme": parts.scheme,
-            "Segments": [f"{one}/" for one in parts.path.split("/")[:-1]]
-            + [one for one in parts.path.split("/")[-1:] if one],
-            "OriginalString": text,
-        },
-        text,
-    )
-
-
-_CASTS: dict[str, Callable[[Any], Any]] = {
-    "uri": lambda value: value if isinstance(value, PsObject) else _uri(value),
-    **{kind: _cast_integer(kind) for kind in _LIMITS},
-    **dict.fromkeys(("double", "single", "float", "decimal"), _cast_float),
-    **dict.fromkeys(
-        ("regex", "text.regularexpressions.regex"),
-        _unless_object(lambda value: PsObject(statics.REGEX_TYPE, {}, to_text(value))),
-    ),
-    "string": to_text,
-    **dict.fromkeys(("bool", "boolean", "switch"), to_bool),
-    "char": _cast_char,
-    **dict.fromkeys(("xml", "xml.xmldocument"), parse_xml),
-    "datetime": _cast_date,
-    "array": to_items,
-    "version": _unless_object(dotnet_objects.parse_version_object),
-    **dict.fromkeys(("ipaddress", "net.ipaddress"), _unless_object(dotnet_objects.address_object)),
-    "security.principal.securityidentifier": _unless_object(cmdlets_acl.identifier_object),
-    "security.principal.ntaccount": _unless_object(cmdlets_acl.account_object),
-    "timespan": _unless_object(lambda value: statics.parse_time_span(to_text(value))),
-    "security.principal.windowsprincipal": _cast_principal,
-    "void": lambda value: None,
-    "pscustomobject": _cast_custom_object,
-}
-
-
-def check_property(target: PsObject, name: str) -> None:
+def check_property(target: Any, name: str) -> None:
     """Raises PowerShellError for a property that the object does not have."""
-    if name.lower() in ("psobject", "count", "length") or target.has(name):
+    known = isinstance(target, PsObject) and target.has(name)
+    if known or name.lower() in ("psobject", "count", "length"):
         return
     raise PowerShellError(
         f"The property '{name}' cannot be found on this object. Verify that the property exists.",
@@ -466,44 +274,9 @@ _STRING: dict[str, Callable[[str, list[Any]], Any]] = {
 }
 
 
-def _remove_first(target: list[Any], value: Any) -> bool:
-    if value not in target:
-        return False
-    target.remove(value)
-    return True
-
-
-_LIST: dict[str, Callable[[list[Any], list[Any]], Any]] = {
-    "add": lambda target, a: bounded(target).append(a[0]),
-    "addrange": lambda target, a: bounded(target).extend(to_items(a[0])),
-    "clear": lambda target, a: target.clear(),
-    "contains": lambda target, a: a[0] in target,
-    "indexof": lambda target, a: target.index(a[0]) if a[0] in target else -1,
-    "remove": lambda target, a: _remove_first(target, a[0]),
-    "removeat": lambda target, a: target.pop(int(a[0])) and None,
-    "insert": lambda target, a: bounded(target).insert(int(a[0]), a[1]),
-    "reverse": lambda target, a: target.reverse(),
-    "toarray": lambda target, a: list(target),
-    "getenumerator": lambda target, a: list(target),
-}
 _PROPERTY_LIST: dict[str, Callable[[Any, list[Any]], Any]] = {
     "add": lambda target, a: target.add_property(a[0]),
     "remove": lambda target, a: target.remove_property(to_text(a[0])),
-}
-_HASHTABLE: dict[str, Callable[[Hashtable, list[Any]], Any]] = {
-    "add": lambda target, a: target.put(a[0], a[1]),
-    "set_item": lambda target, a: target.put(a[0], a[1]),
-    "get_item": lambda target, a: target.find(a[0]),
-    "item": lambda target, a: target.find(a[0]),
-    "containskey": lambda target, a: target.has(a[0]),
-    "contains": lambda target, a: target.has(a[0]),
-    "containsvalue": lambda target, a: a[0] in target.values(),
-    "remove": lambda target, a: target.pop(a[0], None) and None,
-    "clear": lambda target, a: target.clear(),
-    "getenumerator": lambda target, a: [
-        PsObject("System.Collections.DictionaryEntry", {"Name": key, "Value": value, "Key": key})
-        for key, value in target.items()
-    ],
 }
 _ADD_TIME = {
     "addseconds": 1.0,
@@ -515,12 +288,43 @@ _ADD_TIME = {
 
 
 def _value_methods(target: Any) -> Mapping[str, Callable[[Any, list[Any]], Any]]:
-    """The methods of strings, arrays and hashtables."""
+    """The methods of strings and arrays of objects."""
     if isinstance(target, str):
         return _STRING
     if isinstance(target, list):
-        return _PROPERTY_LIST if isinstance(target, PropertyList) else _LIST
-    return _HASHTABLE if isinstance(target, Hashtable) else {}
+        return _PROPERTY_LIST if isinstance(target, PropertyList) else ARRAY_METHODS
+    return {}
+
+
+def _call_collection(
+    evaluator: PowerShellSession, target: Any, name: str, arguments: list[Any]
+) -> Any | Awaitable[Any]:
+    """NotImplemented if the value is no collection with this method."""
+    if isinstance(target, Hashtable):
+        return call_table(target, name, arguments, convert_value)
+    if isinstance(target, TypedArray):
+        return call_collection(evaluator, target, name, arguments, convert_value)
+    return NotImplemented
+
+
+def type_object(full: str) -> PsObject:
+    """What GetType returns."""
+    base = base_type_name(full)
+    return PsObject(
+        "System.RuntimeType",
+        {
+            "IsPublic": True,
+            "IsSerial": full != "System.Management.Automation.PSCustomObject",
+            "Name": short_type_name(full),
+            "BaseType": PsObject(
+                "System.RuntimeType", {"Name": short_type_name(base), "FullName": base}, base
+            ),
+            "FullName": full,
+            "Namespace": full.partition("[[")[0].rpartition(".")[0],
+            "IsArray": full.endswith("[]"),
+        },
+        full,
+    )
 
 
 def call_method(
@@ -544,11 +348,7 @@ def call_method(
         )
     if lower == "gettype":
         full = type_name_of(target)
-        return PsObject(
-            "System.RuntimeType",
-            {"Name": full.rpartition(".")[2], "FullName": full, "BaseType": "System.Object"},
-            full,
-        )
+        return type_object(full)
     if isinstance(target, XmlObject) and lower in xml_objects.METHODS:
         return xml_objects.METHODS[lower](target.node, arguments)
     if method is not None:
@@ -558,6 +358,9 @@ def call_method(
     if lower in ("foreach", "where") and arguments and not isinstance(target, Hashtable):
         apply = _for_each if lower == "foreach" else _where
         return apply(evaluator, to_items(target), arguments)
+    result = _call_collection(evaluator, target, name, arguments)
+    if result is not NotImplemented:
+        return result
     of_value = _value_methods(target).get(lower)
     if of_value is not None:
         try:

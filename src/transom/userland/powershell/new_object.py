@@ -7,6 +7,8 @@ from typing import Any
 
 from transom.userland.powershell import cmdlets_acl, listener
 from transom.userland.powershell.arrays import allocate
+from transom.userland.powershell.casts import convert_value
+from transom.userland.powershell.dotnet_collections import create_collection, is_collection
 from transom.userland.powershell.dotnet_objects import create_dotnet
 from transom.userland.powershell.members import credential
 from transom.userland.powershell.operators import time_span
@@ -14,9 +16,9 @@ from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     Hashtable,
+    OrderedDictionary,
     PowerShellError,
     PsObject,
-    to_items,
     to_number,
     to_text,
 )
@@ -35,14 +37,12 @@ def create_powershell_object(evaluator: PowerShellSession, kind: str, arguments:
     kind = kind.lower().removeprefix("system.")
     if kind.endswith("[]"):
         return allocate(evaluator, arguments, kind[:-2])
-    if kind in (
-        "collections.arraylist",
-        "collections.generic.list[string]",
-        "collections.generic.list[object]",
-    ) or kind.startswith("collections.generic.list"):
-        return to_items(arguments[0]) if arguments else []
+    if is_collection(kind):
+        return create_collection(kind, arguments[0] if arguments else None, convert_value)
     if kind in ("collections.hashtable", "hashtable"):
         return Hashtable()
+    if kind == "collections.specialized.ordereddictionary":
+        return OrderedDictionary()
     if kind in ("psobject", "pscustomobject", "object", "management.automation.psobject"):
         return PsObject("System.Management.Automation.PSCustomObject", {})
     if kind == "datetime":

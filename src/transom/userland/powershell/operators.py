@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Callable
 from fnmatch import translate
-from typing import Any
+from typing import Any, Final
 
 from transom.userland.limits import MAX_INPUT, bounded, check_size
+from transom.userland.powershell.dotnet_names import dotnet_name
 from transom.userland.powershell.number_formats import format_dotnet_number
 from transom.userland.powershell.values import (
+    CUSTOM_OBJECT,
     DateTime,
     Hashtable,
     PowerShellError,
@@ -294,18 +296,33 @@ def _comparisons(prefix: str, fold: bool) -> dict[str, Callable[[Any, Any], Any]
 
 def _is(left: Any, right: Any) -> bool:
     wanted = right.name if isinstance(right, TypeName) else to_text(right)
-    wanted = wanted.lower().removeprefix("system.")
-    own = type_name_of(left).lower().removeprefix("system.")
-    return (
-        own == wanted
-        or {
-            "int": "int32",
-            "array": "object[]",
-            "bool": "boolean",
-            "hashtable": "collections.hashtable",
-        }.get(wanted)
-        == own
-    )
+    kind = type_name_of(left)
+    wanted = dotnet_name(wanted).lower().removeprefix("system.")
+    return kind.lower().removeprefix("system.") == wanted or wanted in _bases(left)
+
+
+_LIST_INTERFACES: Final = (
+    "collections.icollection",
+    "collections.ienumerable",
+    "collections.ilist",
+)
+
+
+def _bases(value: Any) -> tuple[str, ...]:
+    """The base classes and interfaces of a value that scripts ask for."""
+    if isinstance(value, list):
+        arrays = ("array",) if type_name_of(value).endswith("[]") else ()
+        return ("object", *arrays, *_LIST_INTERFACES)
+    if isinstance(value, Hashtable):
+        return ("object", "collections.idictionary", *_LIST_INTERFACES[:2])
+    if isinstance(value, str):
+        return ("object", "collections.ienumerable")
+    if isinstance(value, PsObject):
+        custom = ("management.automation.psobject",) if value.kind == CUSTOM_OBJECT else ()
+        return ("object", *custom)
+    if isinstance(value, bool | int | float | DateTime):
+        return ("object", "valuetype")
+    return ("object",) if value is not None else ()
 
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

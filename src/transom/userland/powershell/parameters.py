@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from transom.userland.powershell.members import cast_value
+from transom.userland.powershell.casts import cast_value
 from transom.userland.powershell.operators import expression
 from transom.userland.powershell.tree import ScriptParameter
 from transom.userland.powershell.values import PowerShellError, PsObject, to_number, to_text

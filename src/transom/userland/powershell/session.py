@@ -27,6 +27,7 @@ from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
     ScriptBlock,
+    VariableScope,
     to_items,
     to_text,
 )
@@ -76,7 +77,7 @@ class PowerShellSession(ABC):
         self.cmdlets = cmdlets
         self.process: Process = process
         self.env: Variables = Variables(process.env)
-        self.scopes: list[dict[str, Any]] = [{}]
+        self.scopes: list[VariableScope] = [VariableScope()]
         self.functions: dict[str, ScriptBlock] = {}  # by lower-case name
         self.function_names: dict[str, str] = {}  # as they were defined
         self.calls: list[str] = []  # names of the functions that run
@@ -319,18 +320,23 @@ class PowerShellSession(ABC):
                 "VariableNotWritable",
             )
 
+    def scope_of(self, name: str) -> tuple[VariableScope, str]:
+        """The scope in which a variable of that name is set, and its bare name."""
+        scope, colon, rest = name.lower().partition(":")
+        if not colon:
+            return self.scopes[-1], scope
+        return self.scopes[0 if scope in ("global", "script") else -1], rest
+
     def put(self, name: str, value: Any) -> None:
         written = name.partition(":")[2]
         name = name.lower()
         scope, colon, rest = name.partition(":")
         self.check_writable(rest if colon and scope != "env" else name)
-        if colon:
-            if scope == "env":
-                if value is None or to_text(value) == "":
-                    self.env.pop(written, None)
-                else:
-                    self.env[written] = to_text(value)
-                return
-            self.scopes[0 if scope in ("global", "script") else -1][rest] = value
+        if colon and scope == "env":
+            if value is None or to_text(value) == "":
+                self.env.pop(written, None)
+            else:
+                self.env[written] = to_text(value)
             return
-        self.scopes[-1][name] = value
+        variables, bare = self.scope_of(name)
+        variables[bare] = value

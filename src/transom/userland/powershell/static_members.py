@@ -17,14 +17,9 @@ from transom.userland.powershell import (
     machine_statics,
     statics,
 )
+from transom.userland.powershell.casts import is_castable, parse_date_time
 from transom.userland.powershell.file_times import TIME_METHODS
-from transom.userland.powershell.members import (
-    console_write,
-    console_write_line,
-    is_castable,
-    local_date,
-    parse_date_time,
-)
+from transom.userland.powershell.members import console_write, console_write_line, local_date
 from transom.userland.powershell.new_object import create_powershell_object
 from transom.userland.powershell.operators import format_operator, matches_wildcard
 from transom.userland.powershell.session import PowerShellSession

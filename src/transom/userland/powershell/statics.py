@@ -27,12 +27,26 @@ from transom.userland.powershell.values import (
 Static = Callable[[PowerShellSession, "list[Any] | None"], Any]
 
 
-def method_failed(name: str, count: int, why: str) -> PowerShellError:
+def method_failed(name: str, count: int, why: str, error: OSError | None = None) -> PowerShellError:
+    inner = exception_of(error) if error is not None else "IOException"
     return PowerShellError(
         f'Exception calling "{name}" with "{count}" argument(s): "{why}"',
         "NotSpecified: (:) [], MethodInvocationException",
-        "IOException",
+        inner,
+        inner=inner,
     )
+
+
+def exception_of(error: OSError) -> str:
+    """The exception of .NET for a failure of the file system."""
+    if isinstance(error, FileNotFoundError):
+        missing_folder = windows_error_code(error) == 3
+        return "DirectoryNotFoundException" if missing_folder else "FileNotFoundException"
+    if windows_error_code(error) == 206:
+        return "PathTooLongException"
+    if isinstance(error, PermissionError | IsADirectoryError):
+        return "UnauthorizedAccessException"
+    return "IOException"
 
 
 def io_message(path: str, full: str, error: OSError) -> str:
@@ -62,7 +76,7 @@ def _on_file(name: str, work: Callable[[Any, list[Any]], Any]) -> Static:
         except OSError as error:
             path = to_text(arguments[0])
             raise method_failed(
-                name, len(arguments), io_message(path, files.absolute(path), error)
+                name, len(arguments), io_message(path, files.absolute(path), error), error
             ) from None
 
     return run

@@ -41,10 +41,22 @@ class PowerShellError(Exception):
         self.has_position = True  # whether the console shows where it is
 
 
+class VariableScope(dict[str, Any]):
+    """The variables of a scope. `types` are those of variables that were declared with one."""
+
+    def __init__(self, variables: dict[str, Any] | None = None) -> None:
+        super().__init__(variables or {})
+        self.types: dict[str, str] = {}
+
+
 class Hashtable(dict[Any, Any]):
     """A table whose text keys ignore case."""
 
-    ordered = False
+    kind = "System.Collections.Hashtable"
+
+    def written(self, key: Any) -> Any:
+        """The key as the table has it."""
+        return self._key(key)
 
     def _key(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -61,6 +73,21 @@ class Hashtable(dict[Any, Any]):
 
     def has(self, key: Any) -> bool:
         return self._key(key) in self
+
+
+class OrderedDictionary(Hashtable):
+    """`[ordered]@{}`: a number is the position of an entry."""
+
+    kind = "System.Collections.Specialized.OrderedDictionary"
+
+
+class Dictionary(Hashtable):
+    """Dictionary<K,V>: its keys are compared exactly."""
+
+    keys_as = values_as = "object"
+
+    def _key(self, key: Any) -> Any:
+        return key
 
 
 class PsObject:
@@ -87,6 +114,17 @@ class PsObject:
             return self.properties[name]
         lower = name.lower()
         return next((value for key, value in self.properties.items() if key.lower() == lower), None)
+
+
+def table_entries(target: Hashtable) -> list[PsObject]:
+    """What an enumeration of a table returns."""
+    if isinstance(target, Dictionary):
+        kind = target.kind.replace("Dictionary`2", "KeyValuePair`2")
+        return [PsObject(kind, {"Key": key, "Value": value}) for key, value in target.items()]
+    return [
+        PsObject("System.Collections.DictionaryEntry", {"Name": key, "Value": value, "Key": key})
+        for key, value in target.items()
+    ]
 
 
 class SecretObject(PsObject):
@@ -153,7 +191,16 @@ class Char(str):
     __slots__ = ()
 
 
-class Allocated(list[Any]):
+class TypedArray(list[Any]):
+    """An array whose elements have a type, which `element` names as scripts write it. A plain list
+    is an array of System.Object.
+    """
+
+    kind = "System.Object[]"
+    element = "object"
+
+
+class Allocated(TypedArray):
     """A large array: its first elements, and its length."""
 
     size = 0
@@ -332,11 +379,10 @@ def type_name_of(value: Any) -> str:
         (str, "System.String"),
         (list, "System.Object[]"),
         (bytes, "System.Byte[]"),
-        (Hashtable, "System.Collections.Hashtable"),
         (DateTime, "System.DateTime"),
         (ScriptBlock, "System.Management.Automation.ScriptBlock"),
     )
-    if isinstance(value, PsObject):
+    if isinstance(value, PsObject | TypedArray | Hashtable):
         return value.kind
     if isinstance(value, int) and not isinstance(value, bool):
         return "System.Int32" if -(1 << 31) <= value < 1 << 31 else "System.Int64"

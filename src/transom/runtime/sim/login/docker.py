@@ -290,7 +290,8 @@ def _docker_images(client: RuntimeClient, words: Sequence[str]) -> int:
         number = image.id if "--no-trunc" in options else image.id.partition(":")[2][:_SHORT]
         for name in image.tags or ("<none>:<none>",):
             repository, _, tag = name.rpartition(":")
-            size = f"{image.size / 1e9:.3g}GB"
+            large = image.size >= 1_000_000_000
+            size = f"{image.size / (1e9 if large else 1e6):.3g}{'GB' if large else 'MB'}"
             rows.append({"Repository": repository, "Tag": tag, "ID": number, "Size": size})
     if "-q" in options or "--quiet" in options:
         for number in dict.fromkeys(row["ID"] for row in rows):

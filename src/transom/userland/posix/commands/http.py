@@ -6,7 +6,9 @@ import asyncio
 import base64
 import socket
 import ssl
+from typing import Final
 
+from transom.machines.windows.certificate_stores import stored_certificates
 from transom.userland import http_client as netclient
 from transom.userland.files import error_text
 from transom.userland.posix.commands.network import why
@@ -197,6 +199,22 @@ async def curl(process: Process) -> int:
     return code
 
 
+_UNTRUSTED: Final = "SSL certificate problem: unable to get local issuer certificate"
+_UNTRUSTED_ON_WINDOWS: Final = (
+    "schannel: SEC_E_UNTRUSTED_ROOT (0x80090325) - The certificate chain was issued by an "
+    "authority that is not trusted."
+)
+
+
+def _system_roots(process: Process) -> bytes | None:
+    """What curl of Windows trusts: the store of the system. On Linux it has a bundle of its own."""
+    if not process.windows:
+        return None
+    registry = process.context.windows.system.registry
+    roots = stored_certificates(registry, "LocalMachine", "Root")
+    return b"".join(ssl.DER_cert_to_PEM_cert(one.der).encode() for one in roots) or None
+
+
 class _Curl:
     def __init__(self, process: Process, options: ParsedOptions, url: str) -> None:
         self.process = process
@@ -238,7 +256,11 @@ class _Curl:
             headers.append(("Content-Type", "application/x-www-form-urlencoded"))
         limit = float(options.value("m") or options.value("connect-timeout") or 0) or None
         try:
-            ca = process.files.read(options.value("cacert")) if options.value("cacert") else None
+            ca = (
+                process.files.read(options.value("cacert"))
+                if options.value("cacert")
+                else _system_roots(process)
+            )
         except OSError:
             return self.fail(
                 77,
@@ -277,7 +299,7 @@ class _Curl:
                 )
             return self.fail(28, f"Connection timed out after {waited} milliseconds")
         except ssl.SSLError:
-            return self.fail(60, "SSL certificate problem: unable to get local issuer certificate")
+            return self.fail(60, _UNTRUSTED_ON_WINDOWS if process.windows else _UNTRUSTED)
         except ConnectionRefusedError:
             return self.fail(
                 7, f"Failed to connect to {address.host} port {address.port}: Connection refused"
