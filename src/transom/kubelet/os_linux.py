@@ -22,7 +22,6 @@ from transom.machinery.releases.kubelet import kubelet_has, linux_pause_image
 from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 
-_APPARMOR_UNSAID_SINCE: Final = (1, 30)
 SIGNALS: Final = (
     "memory.available",
     "allocatableMemory.available",
@@ -98,7 +97,9 @@ class LinuxRules(LinuxPods, LinuxDisks):
 
     def ready_message(self, release: tuple[int, int] = (1, 20)) -> str:
         ready = "kubelet is posting ready status"
-        return f"{ready}. AppArmor enabled" if release < _APPARMOR_UNSAID_SINCE else ready
+        return (
+            ready if kubelet_has(release, "ReadyWithoutAppArmor") else f"{ready}. AppArmor enabled"
+        )
 
     def apparmor_problem(self, pod: Object, host: Host, release: tuple[int, int]) -> str:
         return apparmor.apparmor_node_problem(pod, host.files, release)

@@ -30,6 +30,7 @@ from transom.kubelet.security import (
 )
 from transom.machinery import podutil, quantity
 from transom.machinery.objects import Object
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.api import Files, Host, HostFiles, Stat
 from transom.runtime.api import (
     Image,
@@ -314,9 +315,9 @@ def _verify_non_root(
         problem = root_problem(context, image)
         if problem:
             where = (
-                ""
-                if config.release < (1, 20)
-                else f" (pod: {go_quote(describe_pod(pod))}, container: {container['name']})"
+                f" (pod: {go_quote(describe_pod(pod))}, container: {container['name']})"
+                if kubelet_has(config.release, "NonRootErrorsNamePod")
+                else ""
             )
             raise ContainerFailure("CreateContainerConfigError", problem + where)
 

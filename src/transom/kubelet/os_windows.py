@@ -33,11 +33,6 @@ PRIORITY_CLASSES: Final[Mapping[str, int]] = {
     "HIGH_PRIORITY_CLASS": 128,
     "REALTIME_PRIORITY_CLASS": 256,
 }
-_BUILD_LABEL_SINCE: Final = (1, 17)
-_BOOT_ID_SINCE: Final = (1, 24)
-# From this release on, memory is measured as the committed part of physical memory and page file,
-# and more is reserved.
-_COMMIT_MEMORY_SINCE: Final = (1, 31)
 _NETWORK_CARD: Final = "Microsoft Hyper-V Network Adapter"
 
 
@@ -93,7 +88,7 @@ class WindowsRules(WindowsPods, WindowsDisks):
             "kubernetes.io/hostname": identity.hostname,
             "kubernetes.io/os": "windows",
         }
-        if release >= _BUILD_LABEL_SINCE:
+        if kubelet_has(release, "WindowsBuildLabel"):
             labels["node.kubernetes.io/windows-build"] = ".".join(
                 identity.kernel_version.split(".")[:3]
             )
@@ -105,7 +100,7 @@ class WindowsRules(WindowsPods, WindowsDisks):
         return {
             "machineID": identity.hostname,
             "systemUUID": identity.system_uuid,
-            "bootID": identity.boot_id if config.release >= _BOOT_ID_SINCE else "",
+            "bootID": identity.boot_id if kubelet_has(config.release, "WindowsBootId") else "",
             "kernelVersion": identity.kernel_version,
             "osImage": identity.os_image,
             "containerRuntimeVersion": f"{runtime.name}://{runtime.version}",
@@ -116,7 +111,7 @@ class WindowsRules(WindowsPods, WindowsDisks):
         }
 
     def default_eviction(self, release: tuple[int, int] = (1, 20)) -> Mapping[str, str]:
-        if release >= _COMMIT_MEMORY_SINCE:
+        if kubelet_has(release, "WindowsMemoryPressure"):
             return {**DEFAULT_EVICTION_WINDOWS, "memory.available": "500Mi"}
         return DEFAULT_EVICTION_WINDOWS
 
@@ -231,7 +226,8 @@ class WindowsRules(WindowsPods, WindowsDisks):
         never observed. Inodes and process ids are not counted.
         """
         disks = ("nodefs.available", "imagefs.available")
-        return ("memory.available", *disks) if release >= _COMMIT_MEMORY_SINCE else disks
+        with_memory = kubelet_has(release, "WindowsMemoryPressure")
+        return ("memory.available", *disks) if with_memory else disks
 
     def available_memory(self, use: MemoryUse) -> tuple[int, int]:
         return max(0, use.commit_limit - use.usage), use.commit_limit

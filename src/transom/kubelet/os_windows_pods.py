@@ -31,6 +31,7 @@ from transom.machinery import quantity
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.api import Files, Host, HostFiles
 from transom.machines.styles import windows_error_code
 from transom.runtime.api import (
@@ -52,10 +53,6 @@ ROOT_USER: Final = "ContainerAdministrator"
 _MAX_CPUS = 64  # of one processor group: a process does not see more
 _FULL = 10_000
 _MIN_WEIGHT, _MIN_WEIGHT_HYPERV = 5_000, 10
-_WEIGHTS_UNTIL = (1, 17)
-_SUB_PATHS_CLOSED_SINCE = (1, 37)
-_POD_RESOURCES_SINCE = (1, 34)  # the kubelet knows them, and rejects them
-_USER_NAMES_SINCE = (1, 16)
 _HOST_PROCESS_GATE = "WindowsHostProcessContainers"
 _NO_UIDS = LIMITS["WIN-SEC-011"]
 _NO_TOKEN_OWNER = LIMITS["WIN-SEC-023"]
@@ -65,7 +62,6 @@ _NO_HOSTS_FILE = (LIMITS["WIN-POD-008"], LIMITS["WIN-POD-009"])
 _DIRECTORIES_ONLY = LIMITS["WIN-STO-002"]
 _NO_LATE_DISKS = LIMITS["WIN-STO-015"]
 _LATE_DISKS: Final = {"awsElasticBlockStore": "AWS Volume", "vsphereVolume": "VMDK"}
-_HYPERV_UNTIL = (1, 16)
 _NO_HYPERV = LIMITS["WIN-OS-012"]
 _ISOLATION = "experimental.windows.kubernetes.io/isolation-type"
 _GMSA_CONTAINER = ".container.alpha.windows.kubernetes.io/gmsa-credential-spec"
@@ -123,10 +119,10 @@ class WindowsPods:
         return False
 
     def locks_sub_paths(self, release: tuple[int, int]) -> bool:
-        return release < _SUB_PATHS_CLOSED_SINCE
+        return not kubelet_has(release, "WindowsSubPathsUnlocked")
 
     def pod_resources_problem(self, release: tuple[int, int]) -> str:
-        if release < _POD_RESOURCES_SINCE:
+        if not kubelet_has(release, "WindowsPodResourcesRejected"):
             return ""
         return "pod-level resources are not supported on Windows"
 
@@ -142,7 +138,8 @@ class WindowsPods:
         if uid is not None and record_holds(_NO_UIDS, NodeTarget(release)):
             raise ContainerFailure(_NO_UIDS.reason, _NO_UIDS.message.format(uid=uid))
         options = context.get("windowsOptions") or {}
-        user = options.get("runAsUserName") if release >= _USER_NAMES_SINCE else None
+        has_names = kubelet_has(release, "WindowsUserNames")
+        user = options.get("runAsUserName") if has_names else None
         return None, WindowsContainer(
             resources=_resources(pod, container, host, config),
             run_as_user_name=user if user is not None else image.username,
@@ -326,7 +323,8 @@ def is_hyperv(pod: Object, config: KubeletConfig) -> bool:
     later no longer offers.
     """
     has_gate = bool(config.feature_gates.get("HyperVContainer"))
-    return config.release <= _HYPERV_UNTIL and has_gate and _asks_for_hyperv(pod)
+    ignored = kubelet_has(config.release, "WithoutHyperVAnnotation")
+    return not ignored and has_gate and _asks_for_hyperv(pod)
 
 
 def _asks_for_hyperv(pod: Object) -> bool:
@@ -374,7 +372,7 @@ def _resources(
         else:
             maximum = _FULL * milli // cpus // 1000
         maximum = min(max(maximum, 1), _FULL)
-    if config.release <= _WEIGHTS_UNTIL:
+    if not kubelet_has(config.release, "WindowsCpuMaximumOnly"):
         shares = _weight(milli, cpus, _MIN_WEIGHT_HYPERV if hyperv else _MIN_WEIGHT)
     return WindowsResources(
         cpu_shares=shares,

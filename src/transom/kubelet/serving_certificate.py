@@ -26,6 +26,7 @@ from transom.kubelet.base import KubeletContext
 from transom.machinery.certificates import KUBELET_SERVING_SIGNER
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.smallfiles import read_small_file
 
 log = logging.getLogger("transom.kubelet")
@@ -34,7 +35,6 @@ _CURRENT: Final = "kubelet-server-current.pem"
 _HOSTNAMES: Final = frozenset(("Hostname", "InternalDNS", "ExternalDNS"))
 _IPS: Final = frozenset(("InternalIP", "ExternalIP"))
 _USAGES: Final = ("digital signature", "server auth")
-_ENCIPHERMENT_UNTIL: Final = (1, 24)  # older kubelets request key encipherment too
 _APPROVAL_SECONDS: Final = 15 * 60.0
 _FIRST_RETRY, _LONGEST_RETRY = 2.0, 32.0
 _NODE_SECONDS: Final = 1.0  # between two looks for the node
@@ -124,8 +124,8 @@ class ServingCertificateManager:
 
     def _usages(self) -> list[str]:
         digital, server = _USAGES
-        old = self._env.config.release <= _ENCIPHERMENT_UNTIL
-        return [digital, "key encipherment", server] if old else [digital, server]
+        without = kubelet_has(self._env.config.release, "ServingWithoutEncipherment")
+        return [digital, server] if without else [digital, "key encipherment", server]
 
     async def _approved(self, name: str) -> bytes:
         """The issued certificate. Raises CertificateDenied, TimeoutError, ApiError and OSError."""

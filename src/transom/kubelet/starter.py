@@ -38,12 +38,12 @@ from transom.kubelet.termination import KillFailure, Terminator
 from transom.kubelet.workers import PodWorker
 from transom.machinery.objects import Object
 from transom.machinery.podutil import is_restartable_init_container
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.runtime.api import Container, Image, RuntimeFailure, Sandbox, SandboxConfig
 
 log = logging.getLogger("transom.kubelet")
 
 _IN_A_ROW = 20  # containers to start before other tasks may run
-_SHORT_WORDS_UNTIL = (1, 16)  # "Failed create pod sandbox"
 
 
 class _Place(NamedTuple):
@@ -199,7 +199,8 @@ class ContainerStarter:
                 )
             except (ContainerFailure, RuntimeFailure, OSError) as failure:
                 self._counter.pod(failed=True)
-                verb = "create" if self._env.config.release <= _SHORT_WORDS_UNTIL else "to create"
+                infinitive = kubelet_has(self._env.config.release, "SandboxEventInfinitive")
+                verb = "to create" if infinitive else "create"
                 self._record_event(
                     pod, WARNING, "FailedCreatePodSandBox", f"Failed {verb} pod sandbox: {failure}"
                 )

@@ -23,9 +23,6 @@ from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet import kubelet_has
 from transom.machinery.resourcenames import resource_amount
 
-_OPERATING_SYSTEM_SINCE = (1, 24)
-_TAINTS_SINCE = (1, 24)
-_GROUPS_POLICY_SINCE = (1, 33)
 _SPARE = 16
 _OS_LABEL = "kubernetes.io/os"
 # The API version of each docker release, which decides what docker can enforce.
@@ -139,11 +136,11 @@ class PodAdmission:
 
     def _predicates(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         release = self._env.config.release
-        if release >= _OPERATING_SYSTEM_SINCE:
+        if kubelet_has(release, "PodOsAdmission"):
             refusal = self._other_system(pod)
             if refusal is not None:
                 return refusal
-        if release >= _GROUPS_POLICY_SINCE and not self._supports_groups_policy(pod):
+        if kubelet_has(release, "GroupsPolicyAdmission") and not self._supports_groups_policy(pod):
             return PodRejection(
                 "SupplementalGroupsPolicyNotSupported",
                 "SupplementalGroupsPolicy=Strict is not supported in this node",
@@ -155,7 +152,7 @@ class PodAdmission:
             self._ask(pod),
             [self._ask(other) for other in others],
             self._node(),
-            taints=release >= _TAINTS_SINCE and not is_static(pod),
+            taints=kubelet_has(release, "TaintAdmission") and not is_static(pod),
         )
         if len(self._asked) > 2 * len(active_pods) + _SPARE:
             self._forget(active_pods)

@@ -13,6 +13,7 @@ from transom.kubelet.admission.requests import PodRequests, host_ports_conflict,
 from transom.machinery import quantity
 from transom.machinery.objects import Object
 from transom.machinery.placement import matches_node
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, PODS, is_extended_resource_name
 from transom.machinery.tolerations import untolerated_taints
 
@@ -47,7 +48,7 @@ class PodDoesNotFit(NamedTuple):
 
     def message(self, release: tuple[int, int]) -> str:
         failed = f"Predicate {self.reason} failed"
-        return f"{failed}: {self.why}" if release >= (1, 31) else failed
+        return f"{failed}: {self.why}" if kubelet_has(release, "PredicateMessages") else failed
 
 
 Failure = Insufficient | PodDoesNotFit

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.windows.sysctls import safe_sysctls
 
 _NAMESPACES = {"kernel.sem": "ipc"}
 _PREFIXES = {"kernel.shm": "ipc", "kernel.msg": "ipc", "fs.mqueue.": "ipc", "net.": "net"}
-_ALLOWLIST_SINCE = (1, 23)
 
 _SWAPPED = str.maketrans("./", "/.")
 
@@ -28,7 +28,9 @@ class Sysctls:
         self._slashes = has_behaviour(Release(*release), "SysctlSlashes")
         self._names: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
-        self._refusal = "not allowlisted" if release >= _ALLOWLIST_SINCE else "not whitelisted"
+        self._refusal = (
+            "not allowlisted" if kubelet_has(release, "AllowlistedSysctls") else "not whitelisted"
+        )
         for pattern in (*safe_sysctls(release), *allowed):
             wild = pattern.endswith("*")
             name = pattern[:-1] if wild else pattern

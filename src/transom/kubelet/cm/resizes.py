@@ -13,9 +13,8 @@ from transom.kubelet.features import resize_features
 from transom.machinery.objects import Object
 from transom.machinery.podutil import persisted_qos_class
 from transom.machinery.quantity import parse_quantity
+from transom.machinery.releases.kubelet import kubelet_has
 
-# Before, Guaranteed pods could not be resized at all where a manager has the static policy.
-_ONE_RESOURCE_SINCE: Final = (1, 34)
 _SWAP: Final = "In-place resize of containers with swap is not supported."
 
 
@@ -40,7 +39,7 @@ def _static_policy_problem(pod: Object, allocated: Object, config: KubeletConfig
     if persisted_qos_class(pod) != "Guaranteed":
         return ""
     features = resize_features(config.release, config.feature_gates)
-    any_resource = config.release < _ONE_RESOURCE_SINCE
+    any_resource = not kubelet_has(config.release, "ResizesBesideStaticPolicy")
     for manager, resource, policy, static, allowed in (
         ("CPU", "cpu", config.cpu_manager_policy, "static", features.exclusive_cpus),
         ("Memory", "memory", config.memory_manager_policy, "Static", features.exclusive_memory),

@@ -28,8 +28,6 @@ from transom.machines.swap import proc_swaps
 
 TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
 TOPOLOGY_SCOPES: Final = ("container", "pod")
-_QUOTED_VALUES_SINCE: Final = (1, 24)
-_LOWER_CASE_SINCE: Final = (1, 33)
 _FULL, _CORES = "full-pcpus-only", "distribute-cpus-across-cores"
 _NUMA, _CACHE = "distribute-cpus-across-numa", "prefer-align-cpus-by-uncorecache"
 # Options that exclude each other.
@@ -66,14 +64,14 @@ def manager_configuration_problems(config: KubeletConfig) -> list[str]:
         wrong.append(
             f"topologyManagerPolicy (--topology-manager-policy) {go_quote(policy)} must be one of: "
             f"[{known}]"
-            if release >= _QUOTED_VALUES_SINCE
+            if kubelet_has(release, "TopologyErrorsNameFlags")
             else f"topologyManagerPolicy non-allowable value: {policy}"
         )
     if scope not in TOPOLOGY_SCOPES:
         wrong.append(
             f"topologyManagerScope (--topology-manager-scope) {go_quote(scope)} must be one of: "
             '"container", or "pod"'
-            if release >= _QUOTED_VALUES_SINCE
+            if kubelet_has(release, "TopologyErrorsNameFlags")
             else f"topologyManagerScope non-allowable value: {scope}"
         )
     wrong += _memory_problems(config)
@@ -166,14 +164,15 @@ def check_swap_off(config: KubeletConfig, swap: int) -> None:
 def static_policy_options(config: KubeletConfig) -> StaticPolicyOptions:
     """Raises ValueError."""
     gates = FeatureSet(Release(*config.release), config.feature_gates)
+    has_stages = kubelet_has(config.release, "CpuManagerOptionStages")
     values = {}
     for name, text in config.cpu_manager_policy_options.items():
         stage = cpu_manager_option_stage(Release(*config.release), name)
-        if stage is None and config.release < (1, 23):
+        if stage is None and not has_stages:
             raise ValueError(f"unsupported cpumanager option: {go_quote(name)} ({text})")
         if stage is None:
             raise ValueError(f"unknown CPU Manager Policy option: {go_quote(name)}")
-        if config.release >= (1, 23):
+        if has_stages:
             _check_stage("CPU Manager Policy", "CPUManagerPolicy", stage, name, gates, lower=False)
         values[name] = _boolean(name, text)
     for one, other in _CONFLICTS:
@@ -201,7 +200,7 @@ def check_option_gates(config: KubeletConfig) -> None:
         )
     if config.topology_manager_policy_options and not gates.enabled("TopologyManagerPolicyOptions"):
         needed = '"TopologyManagerPolicyOptions"'
-        if config.release < (1, 27):
+        if not kubelet_has(config.release, "TopologyManagerWithoutGate"):
             needed = f'"TopologyManager", {needed}'
         raise ValueError(
             "topology manager policy options "
@@ -219,7 +218,7 @@ def check_topology_options(config: KubeletConfig, topology: CpuTopology) -> None
         stage = topology_manager_option_stage(Release(*config.release), name)
         if stage is None:
             raise ValueError(f"unknown Topology Manager Policy option: {go_quote(name)}")
-        lower = config.release >= _LOWER_CASE_SINCE
+        lower = kubelet_has(config.release, "LowerCaseTopologyErrors")
         title = "topology manager policy" if lower else "Topology Manager Policy"
         _check_stage(title, "TopologyManagerPolicy", stage, name, gates, lower=lower)
         if name == "prefer-closest-numa-nodes":

@@ -16,6 +16,7 @@ from transom.kubelet.features import has_custom_quota_period, pull_record_versio
 from transom.kubelet.node_shutdown import shutdown_configuration_problems
 from transom.kubelet.osrules import OsRules
 from transom.kubelet.pull_records import VERIFICATION_POLICIES, allowlist_pattern
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.api import Host
 from transom.machines.cpus import format_cpuset, machine_topology, parse_cpuset
 
@@ -35,8 +36,6 @@ _LABELS = (
     "topology.kubernetes.io/zone",
 )
 _ENFORCEABLE = ("pods", "system-reserved", "kube-reserved", "none")
-_PERIOD_FLAG_SINCE = (1, 24)  # errors name the flag
-_MILLISECOND_SINCE = (1, 26)  # the shortest period, earlier a microsecond
 _HIGH, _LOW = (
     "imageGCHighThresholdPercent (--image-gc-high-threshold)",
     "imageGCLowThresholdPercent (--image-gc-low-threshold)",
@@ -173,10 +172,11 @@ def _quota_period(config: KubeletConfig) -> list[str]:
     release, period = config.release, config.cpu_cfs_quota_period
     flag, text = " (--cpu-cfs-quota-period)", f"{{{format_duration(period)}}}"
     if not has_custom_quota_period(release, config.feature_gates):
-        flag = flag if release >= _PERIOD_FLAG_SINCE else ""
+        flag = flag if kubelet_has(release, "QuotaPeriodErrorsNameFlag") else ""
         gate = f"cpuCFSQuotaPeriod{flag} {text} requires feature gate CustomCPUCFSQuotaPeriod"
         return [gate] if config.cpu_period != CPU_PERIOD else []
-    least, shown = (0.001, "1ms") if release >= _MILLISECOND_SINCE else (0.000001, "1usec")
+    milliseconds = kubelet_has(release, "QuotaPeriodInMilliseconds")
+    least, shown = (0.001, "1ms") if milliseconds else (0.000001, "1usec")
     if least <= period <= 1:
         return []
     return [f"cpuCFSQuotaPeriod{flag} {text} must be between {shown} and 1sec, inclusive"]

@@ -19,6 +19,7 @@ from transom.kubelet.node.features import kube_proxy_version, node_feature_field
 from transom.kubelet.osrules import OsRules
 from transom.machinery import quantity
 from transom.machinery.objects import Object
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machines.api import Host, SystemInfo
 from transom.runtime.api import ContainerRuntime, Image, RuntimeStatus
 
@@ -26,7 +27,6 @@ MAX_IMAGES = 50
 _MAX_NAMES = 5
 _RUNTIME_GRACE = 30.0  # a runtime that has not been ready for this long is reported as down
 _HEARTBEAT = "lastHeartbeatTime"
-_NEW_NETWORK_TEXT = (1, 21)
 
 RecordEvent = Callable[[str, str, str], None]
 """kind, reason, message of an event about the node."""
@@ -379,7 +379,8 @@ def network_problem(status: RuntimeStatus, release: tuple[int, int]) -> str:
     """Why pods that need their own network cannot run; empty when they can."""
     if not status.network_reason:
         return ""
-    who = "container runtime" if release >= _NEW_NETWORK_TEXT else "runtime"
+    named = kubelet_has(release, "ContainerRuntimeNetworkText")
+    who = "container runtime" if named else "runtime"
     return (
         f"{who} network not ready: NetworkReady=false reason:{status.network_reason} "
         f"message:{status.network_message}"

@@ -19,11 +19,11 @@ from transom.kubelet.dialing import failure_text, from_node
 from transom.kubelet.httpget import BodyFailure, GetFailure
 from transom.kubelet.prober import grpchealth
 from transom.machinery.objects import Object
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.runtime.api import RuntimeFailure
 
 SUCCESS, WARNING, FAILURE = "success", "warning", "failure"
 OUTPUT_LIMIT = 10 << 10
-_TIMEOUT_REPORTED_SINCE = (1, 23)
 
 
 class ProbeError(Exception):
@@ -85,7 +85,7 @@ def _exec(env: KubeletContext, action: Object, container: Object, seconds: float
     counts = env.config.feature_gates.get("ExecProbeTimeout", True)
     late = (
         f"command {go_quote(' '.join(command))} timed out"
-        if env.config.release >= _TIMEOUT_REPORTED_SINCE
+        if kubelet_has(env.config.release, "ProbeTimeoutsReported")
         else ""
     )
 

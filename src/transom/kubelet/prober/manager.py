@@ -22,11 +22,8 @@ from transom.kubelet.prober.worker import FIELDS, INITIAL, Kind, ProbedContainer
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object
 from transom.machinery.podutil import is_restartable_init_container
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.runtime.api import Container
-
-# From this release on, only the probes of a kubelet that has just started are spread over their
-# period.
-_JITTER_AT_START_ONLY = (1, 21)
 
 
 class ProbeCounts(NamedTuple):
@@ -174,7 +171,8 @@ class ProbeManager:
         at once.
         """
         since = self._env.clock.monotonic() - self._started
-        if self._env.config.release >= _JITTER_AT_START_ONLY and period <= since:
+        only_at_start = kubelet_has(self._env.config.release, "ProbeJitterAtStartOnly")
+        if only_at_start and period <= since:
             return 0.0
         return self._env.rng.random()
 

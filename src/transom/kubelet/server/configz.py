@@ -6,6 +6,7 @@ Fields without a setting in this kubelet show Kubernetes' default.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from transom.kit.durations import format_duration
@@ -17,15 +18,9 @@ from transom.kubelet.pull_records import DEFAULT_POLICY
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.kubelet import kubelet_has
 
 _MI = 1 << 20
-_RESERVED_MEMORY_SINCE = (1, 21)
-_MEMORY_SWAP_SINCE = (1, 22)
-_TAINTS_SINCE = (1, 23)
-_PARALLEL_PULLS_SINCE = (1, 27)
-_POD_LOGS_SINCE = (1, 30)
-_SINGLE_OOM_KILL_SINCE = (1, 32)
-_USER_NAMESPACES_SINCE = (1, 33)
 
 
 def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
@@ -147,26 +142,27 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
 def _newer_fields(config: KubeletConfig) -> Object:
     """Fields that 1.20 does not have."""
     enabled = FeatureSet(Release(*config.release), config.feature_gates).enabled
+    has = partial(kubelet_has, config.release)
     out: Object = {}
     memory = memory_features(config.release, config.feature_gates)
-    if config.release >= _RESERVED_MEMORY_SINCE:
+    if has("ConfigReservedMemory"):
         out["memoryManagerPolicy"] = config.memory_manager_policy
         out["reservedMemory"] = [
             {"numaNode": node, "limits": dict(limits)} for node, limits in config.reserved_memory
         ]
-    if config.release >= _MEMORY_SWAP_SINCE:
+    if has("ConfigMemorySwap"):
         out["memorySwap"] = {"swapBehavior": config.swap_behavior} if config.swap_behavior else {}
         factor = throttling_factor(config, memory)
         out["memoryThrottlingFactor"] = 0 if factor is None else factor
-    if config.release >= _TAINTS_SINCE:
+    if has("ConfigRegisterWithTaints"):
         out["registerWithTaints"] = [dict(taint) for taint in config.register_with_taints]
-    if config.release >= _PARALLEL_PULLS_SINCE and config.max_parallel_image_pulls is not None:
+    if has("ConfigParallelPulls") and config.max_parallel_image_pulls is not None:
         out["maxParallelImagePulls"] = config.max_parallel_image_pulls
-    if config.release >= _POD_LOGS_SINCE:
+    if has("ConfigPodLogsDir"):
         out["podLogsDir"] = config.pod_logs_dir
-    if config.release >= _SINGLE_OOM_KILL_SINCE and config.single_process_oom_kill is not None:
+    if has("ConfigSingleProcessOomKill") and config.single_process_oom_kill is not None:
         out["singleProcessOOMKill"] = config.single_process_oom_kill
-    if config.release >= _USER_NAMESPACES_SINCE and config.user_namespace_ids is not None:
+    if has("ConfigUserNamespaces") and config.user_namespace_ids is not None:
         out["userNamespaces"] = {"idsPerPod": config.user_namespace_ids}
     if memory.tiered_reservation:
         out["memoryReservationPolicy"] = config.memory_reservation_policy or "None"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from transom.machinery.releases.release import TABLES_SINCE, Release
+from transom.machinery.releases.release import Release
 
 KubeletBehaviour = Literal[
     "AnyVariableNames",
@@ -68,6 +68,40 @@ KubeletBehaviour = Literal[
     "ThreeOlderKubelets",
     "UncheckedAppArmor",
     "UnnamedContainerEvents",
+    "PodOsAdmission",
+    "GroupsPolicyAdmission",
+    "TaintAdmission",
+    "PredicateMessages",
+    "AllowlistedSysctls",
+    "ResizesBesideStaticPolicy",
+    "TopologyErrorsNameFlags",
+    "CpuManagerOptionStages",
+    "TopologyManagerWithoutGate",
+    "LowerCaseTopologyErrors",
+    "QuotaPeriodErrorsNameFlag",
+    "QuotaPeriodInMilliseconds",
+    "ContainerRuntimeNetworkText",
+    "ReadyWithoutAppArmor",
+    "NonRootErrorsNamePod",
+    "WindowsBuildLabel",
+    "WindowsBootId",
+    "WindowsMemoryPressure",
+    "WindowsSubPathsUnlocked",
+    "WindowsPodResourcesRejected",
+    "WindowsUserNames",
+    "WithoutHyperVAnnotation",
+    "WindowsCpuMaximumOnly",
+    "ProbeTimeoutsReported",
+    "ProbeJitterAtStartOnly",
+    "ConfigReservedMemory",
+    "ConfigMemorySwap",
+    "ConfigRegisterWithTaints",
+    "ConfigParallelPulls",
+    "ConfigPodLogsDir",
+    "ConfigSingleProcessOomKill",
+    "ConfigUserNamespaces",
+    "ServingWithoutEncipherment",
+    "SandboxEventInfinitive",
 ]
 
 _SINCE: Final[dict[KubeletBehaviour, Release]] = {
@@ -180,6 +214,75 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "UncheckedAppArmor": Release(1, 24),
     # Events do not name the container: "Container created".
     "UnnamedContainerEvents": Release(1, 35),
+    # Pods for another operating system than the node's are rejected.
+    "PodOsAdmission": Release(1, 24),
+    # Pods with supplementalGroupsPolicy Strict are rejected on nodes without the feature.
+    "GroupsPolicyAdmission": Release(1, 33),
+    # Pods that do not tolerate the NoExecute taints of the node are rejected.
+    "TaintAdmission": Release(1, 24),
+    # Messages of failed predicates say why.
+    "PredicateMessages": Release(1, 31),
+    # Forbidden sysctls are not allowlisted, earlier not whitelisted.
+    "AllowlistedSysctls": Release(1, 23),
+    # Guaranteed pods may be resized where a manager has the static policy, except for its resource.
+    "ResizesBesideStaticPolicy": Release(1, 34),
+    # Errors of the topology manager's settings name the flag and the possible values.
+    "TopologyErrorsNameFlags": Release(1, 24),
+    # Options of the CPU manager's policy have stages.
+    "CpuManagerOptionStages": Release(1, 23),
+    # The topology manager has no feature gate of its own.
+    "TopologyManagerWithoutGate": Release(1, 27),
+    # Errors of its options begin with "topology manager policy".
+    "LowerCaseTopologyErrors": Release(1, 33),
+    # Errors of cpuCFSQuotaPeriod name the flag.
+    "QuotaPeriodErrorsNameFlag": Release(1, 24),
+    # cpuCFSQuotaPeriod is at least a millisecond, earlier a microsecond.
+    "QuotaPeriodInMilliseconds": Release(1, 26),
+    # "container runtime network not ready", earlier "runtime network not ready".
+    "ContainerRuntimeNetworkText": Release(1, 21),
+    # The condition Ready does not mention AppArmor.
+    "ReadyWithoutAppArmor": Release(1, 30),
+    # Errors of runAsNonRoot name the pod and the container.
+    "NonRootErrorsNamePod": Release(1, 20),
+    # Windows nodes have the label node.kubernetes.io/windows-build.
+    "WindowsBuildLabel": Release(1, 17),
+    # Windows nodes report a boot id.
+    "WindowsBootId": Release(1, 24),
+    # Windows nodes evict pods when memory runs short: the committed part of physical memory and page
+    # file. More of it is reserved.
+    "WindowsMemoryPressure": Release(1, 31),
+    # On Windows, the kubelet does not keep sub-paths of volumes open.
+    "WindowsSubPathsUnlocked": Release(1, 37),
+    # On Windows, pods with resources of the pod as a whole are rejected.
+    "WindowsPodResourcesRejected": Release(1, 34),
+    # runAsUserName has an effect.
+    "WindowsUserNames": Release(1, 16),
+    # Hyper-V isolation by annotation has no effect.
+    "WithoutHyperVAnnotation": Release(1, 17),
+    # On Windows, CPU limits are maxima only, earlier weights too.
+    "WindowsCpuMaximumOnly": Release(1, 18),
+    # The event of an exec probe that takes too long has the command.
+    "ProbeTimeoutsReported": Release(1, 23),
+    # Only the first probes after the kubelet's start are spread over their period.
+    "ProbeJitterAtStartOnly": Release(1, 21),
+    # The kubelet's configuration has memoryManagerPolicy and reservedMemory.
+    "ConfigReservedMemory": Release(1, 21),
+    # The kubelet's configuration has memorySwap and memoryThrottlingFactor.
+    "ConfigMemorySwap": Release(1, 22),
+    # The kubelet's configuration has registerWithTaints.
+    "ConfigRegisterWithTaints": Release(1, 23),
+    # The kubelet's configuration has maxParallelImagePulls.
+    "ConfigParallelPulls": Release(1, 27),
+    # The kubelet's configuration has podLogsDir.
+    "ConfigPodLogsDir": Release(1, 30),
+    # The kubelet's configuration has singleProcessOOMKill.
+    "ConfigSingleProcessOomKill": Release(1, 32),
+    # The kubelet's configuration has userNamespaces.
+    "ConfigUserNamespaces": Release(1, 33),
+    # Requests for serving certificates do not name key encipherment.
+    "ServingWithoutEncipherment": Release(1, 25),
+    # "Failed to create pod sandbox", earlier "Failed create pod sandbox".
+    "SandboxEventInfinitive": Release(1, 17),
 }
 
 
@@ -202,8 +305,8 @@ def linux_pause_image(release: Release) -> str:
     return next((image for since, image in _LINUX_PAUSE if release >= since), _FIRST_LINUX_PAUSE)
 
 
-def kubelet_has(release: Release, name: KubeletBehaviour) -> bool:
-    return release >= TABLES_SINCE and release >= _SINCE[name]
+def kubelet_has(release: tuple[int, int], name: KubeletBehaviour) -> bool:
+    return release >= _SINCE[name]
 
 
 def oldest_kubelet(release: Release) -> int:
