@@ -17,6 +17,7 @@ from transom.kit.clock import Clock, parse_rfc3339, rfc3339_micro
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreError
 
 log = logging.getLogger("transom.apiserver")
@@ -25,17 +26,17 @@ _NAMESPACE: Final = "kube-system"
 _COMPONENT: Final = "kube-apiserver"
 _DURATION_SECONDS: Final = 3600
 _RENEW_SECONDS: Final = 10.0
-_RENAMED: Final = Release(1, 27)
 
 
 def identity_label(release: Release) -> str:
-    return "apiserver.kubernetes.io/identity" if release >= _RENAMED else "k8s.io/component"
+    named = has_behaviour(release, "IdentityLeaseOfComponent")
+    return "apiserver.kubernetes.io/identity" if named else "k8s.io/component"
 
 
 def server_identity(release: Release, hostname: str) -> str:
     """The name of the lease: a hash of the host's name, since 1.27 also of the component's."""
     data, prefix = hostname.encode(), "kube-apiserver-"
-    if release >= _RENAMED:
+    if has_behaviour(release, "IdentityLeaseOfComponent"):
         parts = data, _COMPONENT.encode()
         data = b"".join(len(part).to_bytes(2, "big") + part for part in parts)
         prefix = "apiserver-"

@@ -18,7 +18,7 @@ from transom.cluster.protection import Protection
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import EXIT_USAGE, UserError
-from transom.machinery.releases import TABLES_SINCE, features, parse_release
+from transom.machinery.releases import features, has_tables, parse_release
 from transom.machinery.releases.features import Gate
 from transom.machinery.releases.release import NEWEST
 from transom.node import network_settings
@@ -82,7 +82,7 @@ KNOWN_FEATURE_GATES = {
     "IPv6DualStack": "nodes can have a pod CIDR of each IP family",
     "TTLAfterFinished": "finished Jobs are deleted after ttlSecondsAfterFinished",
 }
-_WITHOUT_GATE_TABLE = tuple(name for name in RELEASES if parse_release(name) < TABLES_SINCE)
+_WITHOUT_GATE_TABLE = tuple(name for name in RELEASES if not has_tables(parse_release(name)))
 _GATE_VALUES = {"true": True, "false": False}
 
 ReportProgress = Callable[[str], None]

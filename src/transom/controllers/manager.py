@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from transom.client.api import ApiClient
 from transom.client.metrics import WorkQueueMetrics
@@ -51,9 +50,8 @@ from transom.controllers.volume_protection import (
     VolumeProtection,
 )
 from transom.kit.clock import Clock
-from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
-from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.features import FeatureSet, is_enabled
 from transom.machinery.releases.scheduling import scheduling_rules
 
 __all__ = [
@@ -98,25 +96,26 @@ def _device_taint_eviction(env: ControllerContext) -> Controller | None:
     return DeviceTaintEviction(env) if on and served else None
 
 
-# Their APIs are served from the release on in which their gates are on by default.
-_SERVED_SINCE: Final = Release(1, 37)
+def _is_served(features: FeatureSet, gate: str) -> bool:
+    """The API behind a gate is served from the release on in which the gate is on by default."""
+    return features.enabled(gate) and is_enabled(features.release, gate)
 
 
 def _trust_bundles(env: ControllerContext) -> Controller | None:
     features, has_ca = env.settings.features, bool(env.settings.root_ca)
-    on = features.enabled("ClusterTrustBundle") and features.release >= _SERVED_SINCE
+    on = _is_served(features, "ClusterTrustBundle")
     return TrustBundlePublisher(env) if on and has_ca else None
 
 
 def _pod_certificates(env: ControllerContext) -> Controller | None:
     features = env.settings.features
-    on = features.enabled("PodCertificateRequest") and features.release >= _SERVED_SINCE
+    on = _is_served(features, "PodCertificateRequest")
     return PodCertificateCleaner(env) if on else None
 
 
 def _storage_version_migrator(env: ControllerContext) -> Controller | None:
     features = env.settings.features
-    on = features.enabled("StorageVersionMigrator") and features.release >= _SERVED_SINCE
+    on = _is_served(features, "StorageVersionMigrator")
     return StorageVersionMigrator(env) if on else None
 
 

@@ -17,11 +17,12 @@ from transom.lint.sources import SourcesRead
 from transom.lint.tree import BrokenDocument
 from transom.lint.upgrade_checks import (
     UPGRADE_CHECKS,
-    UPGRADE_RECORDS,
     Outcome,
     UpgradeItem,
+    begins_between,
     find_pod_security,
     title_of,
+    upgrade_record,
 )
 from transom.windows.limits import LIMITS
 from transom.windows.match import record_holds
@@ -115,12 +116,11 @@ def _item(finding: LintFinding, outcome: Outcome) -> UpgradeItem:
 
 def _node_records(old: NodeTarget, new: NodeTarget) -> Iterator[tuple[Outcome, WindowsLimit]]:
     """Limits of nodes that no manifest shows."""
-    if old.release < (1, 25) <= new.release:
-        yield "changes", UPGRADE_RECORDS["WIN-UPG-006"]
-    if old.release < (1, 31) <= new.release:
-        yield "changes", UPGRADE_RECORDS["WIN-UPG-012"]
+    for number in (6, 12):
+        if begins_between(number, old, new):
+            yield "changes", upgrade_record(number)
     if old.runtime == "docker" and new.runtime == "containerd":
-        yield "changes", UPGRADE_RECORDS["WIN-UPG-008"]
+        yield "changes", upgrade_record(8)
     for limit in LIMITS.values():
         if limit.severity != "none":
             continue

@@ -15,7 +15,7 @@ from transom.lint.tree import Steps
 from transom.machinery.kinds import GVK
 from transom.machinery.pod_security import LEVELS, evaluate_pod
 from transom.machinery.releases import Release as KubernetesRelease
-from transom.machinery.releases.release import TABLES_SINCE
+from transom.machinery.releases.release import TABLES_SINCE, has_tables
 from transom.machinery.releases.served import find_deprecation, served_resources
 from transom.windows.match import pod_in, steps_text
 from transom.windows.records import NodeTarget, WindowsLimit
@@ -64,6 +64,7 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "Label the namespaces with pod-security.kubernetes.io/enforce; HostProcess pods need "
             "the level privileged.",
             effect="rejected",
+            since=(1, 25),
         ),
         _record(
             3,
@@ -80,6 +81,7 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "Upgrade the driver to its HostProcess DaemonSet, or install csi-proxy on the new nodes.",
             effect="degraded",
             severity="warning",
+            since=(1, 26),
         ),
         _record(
             5,
@@ -98,6 +100,7 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "Use network plugins that create version 2 networks, and delete old networks of the "
             "nodes.",
             severity="none",
+            since=(1, 25),
         ),
         _record(
             7,
@@ -105,6 +108,7 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "kubeadm labels and taints the control plane with node-role.kubernetes.io/control-plane; "
             "the label node-role.kubernetes.io/master is gone since 1.24, its taint since 1.25.",
             "Use node-role.kubernetes.io/control-plane in selectors and tolerations.",
+            since=(1, 24),
         ),
         _record(
             8,
@@ -136,6 +140,7 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "that expire, and Secrets named like default-token-x7k2p are not in a new cluster.",
             "Use the token at /var/run/secrets/kubernetes.io/serviceaccount, or create a Secret of "
             "type kubernetes.io/service-account-token.",
+            since=(1, 24),
         ),
         _record(
             12,
@@ -145,12 +150,14 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "Set memory requests and limits, and check that the pods still fit the nodes.",
             severity="none",
             effect="degraded",
+            since=(1, 31),
         ),
         _record(
             13,
             "kube-proxy has no userspace mode",
             "1.26 removed the proxy mode userspace, on Windows too: kube-proxy does not start.",
             "Use --proxy-mode=kernelspace on Windows nodes.",
+            since=(1, 26),
         ),
         _record(
             14,
@@ -166,6 +173,7 @@ UPGRADE_RECORDS: Final[Mapping[str, WindowsLimit]] = {
             "Change the pod, set spec.os.name, or label the namespace with a weaker level; "
             "HostProcess pods need the level privileged.",
             effect="rejected",
+            since=(1, 23),
         ),
     )
 }
@@ -190,6 +198,15 @@ def title_of(obj: ManifestObject) -> str:
 # ---- changes between releases ----
 
 
+def upgrade_record(number: int) -> WindowsLimit:
+    return UPGRADE_RECORDS[f"WIN-UPG-{number:03d}"]
+
+
+def begins_between(number: int, old: NodeTarget, new: NodeTarget) -> bool:
+    """Whether the record applies to the new release and not yet to the old one."""
+    return old.release < upgrade_record(number).since <= new.release
+
+
 def _found(
     number: int,
     obj: ManifestObject,
@@ -198,7 +215,7 @@ def _found(
     remedy: str = "",
     breaks: bool = True,
 ) -> UpgradeItem:
-    record = UPGRADE_RECORDS[f"WIN-UPG-{number:03d}"]
+    record = upgrade_record(number)
     outcome: Outcome = "breaks" if breaks and record.severity == "error" else "changes"
     span = span_of(obj, steps)
     line = obj.source.text.place(span.start)[0] if span is not None else 0
@@ -212,7 +229,7 @@ def _found(
 def _removed_api(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterator[UpgradeItem]:
     release = KubernetesRelease(*new.release)
     group, _, version = str(obj.value.get("apiVersion", "")).rpartition("/")
-    if release < TABLES_SINCE or (group, obj.kind) == _POLICY or not version:
+    if not has_tables(release) or (group, obj.kind) == _POLICY or not version:
         return
     served = served_resources(release)
     known = {kind for other, _, kind in served if other == group} | _REMOVED_KINDS.get(group, set())
@@ -255,7 +272,7 @@ def _replacement(gvk: GVK, release: KubernetesRelease) -> str:
 
 
 def _policies(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterator[UpgradeItem]:
-    if (obj.group, obj.kind) == _POLICY and old.release < (1, 25) <= new.release:
+    if (obj.group, obj.kind) == _POLICY and begins_between(2, old, new):
         yield _found(2, obj, ("kind",), "PodSecurityPolicy is not served since 1.25")
 
 
@@ -272,7 +289,7 @@ def _host_paths(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterat
             at = (*steps, "volumes", i, "hostPath", "path")
             if new.runtime == "containerd" != old.runtime and _DOCKER_PIPE.search(path):
                 yield _found(3, obj, at, f"{path} does not exist with containerd")
-            if new.release >= (1, 26) > old.release and _CSI_PROXY.search(path):
+            if begins_between(4, old, new) and _CSI_PROXY.search(path):
                 yield _found(4, obj, at, f"{path} needs csi-proxy on the node")
 
 
@@ -294,7 +311,7 @@ def _drive_letters(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Ite
 
 
 def _old_role(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterator[UpgradeItem]:
-    if not old.release < (1, 24) <= new.release:
+    if not begins_between(7, old, new):
         return
     missing = f"no node has the label {_MASTER}"
     for steps, spec in _pod_paths(obj):
@@ -342,7 +359,7 @@ _IN_TREE: Final = (
 
 
 def _token_secrets(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterator[UpgradeItem]:
-    if not old.release < (1, 24) <= new.release:
+    if not begins_between(11, old, new):
         return
     for steps, spec in _pod_paths(obj):
         for i, volume in enumerate(spec.get("volumes") or ()):
@@ -353,7 +370,7 @@ def _token_secrets(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Ite
 
 
 def _proxy_mode(obj: ManifestObject, old: NodeTarget, new: NodeTarget) -> Iterator[UpgradeItem]:
-    if not old.release < (1, 26) <= new.release:
+    if not begins_between(13, old, new):
         return
     for steps, spec in _pod_paths(obj):
         for at, container in pod_containers(spec):
@@ -385,7 +402,7 @@ def find_pod_security(
     objects.
     """
     objects = list(objects)
-    if not old.release < (1, 23) <= new.release:
+    if not begins_between(15, old, new):
         return
     levels = {
         obj.name: str(obj.labels.get(_ENFORCE, "")) for obj in objects if obj.kind == "Namespace"

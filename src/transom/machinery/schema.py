@@ -18,7 +18,7 @@ from typing import Any
 
 from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.kinds import GVK
-from transom.machinery.releases import TABLES_SINCE, Release, in_range
+from transom.machinery.releases import Release, has_tables, in_range
 from transom.machinery.releases.features import FeatureSet
 
 # Go's scalar types and the types with a custom JSON form -> the kind of value.
@@ -158,7 +158,7 @@ class SchemaType:
     @property
     def shows_empty_lists(self) -> bool:
         """Whether validation sees an empty list, which it rejects."""
-        return self.id.endswith(_EMPTY_IS_INVALID) and self.table.release >= TABLES_SINCE
+        return self.id.endswith(_EMPTY_IS_INVALID) and has_tables(self.table.release)
 
     @cached_property
     def required(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class SchemaTable:
         name.
         """
         blocks = {}
-        if self.release < TABLES_SINCE:
+        if not has_tables(self.release):
             text = Path(__file__).with_name("gotypes.txt").read_text(encoding="utf-8")
             for block in text.rstrip().split("\n\n")[1:]:
                 head, _, body = block.partition("\n")
@@ -362,7 +362,7 @@ def _default_table(release: Release) -> SchemaTable:
 
 def schema_table(release: Release, feature_gates: Mapping[str, bool] | None = None) -> SchemaTable:
     """The types of a release with the feature gates of a cluster."""
-    if release < TABLES_SINCE:
+    if not has_tables(release):
         return BASE
     return SchemaTable(release, feature_gates) if feature_gates else _default_table(release)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from transom.machinery.kinds import KINDS, STATUS, STATUS_VERBS, Kind, Subresource
-from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases import Release, has_tables
 from transom.machinery.releases.kinds import enabled_kinds
 from transom.machinery.releases.served import served_resources
 
@@ -104,7 +104,7 @@ def kinds_of(release: Release, gates: Mapping[str, bool] | None = None) -> tuple
     """The built-in kinds with all versions that a server of the release knows, including later
     ones. `gates` is what `--feature-gates` changes.
     """
-    if release >= TABLES_SINCE:
+    if has_tables(release):
         return enabled_kinds(release, gates or {})
     if release >= BETAS_REMOVED:
         return KINDS
@@ -117,7 +117,7 @@ def is_served_by(release: Release, runtime_config: Mapping[str, bool] | None = N
     """Whether clients of a release see a kind. `runtime_config` is that of
     `--runtime-config`.
     """
-    if release >= TABLES_SINCE:
+    if has_tables(release):
         served = served_resources(release, runtime_config)
         return lambda group, version, kind: (group, version, kind) in served
     if release >= ALL_SINCE:

@@ -403,7 +403,7 @@ def _families(plan: NetworkPlan) -> Iterator[NetworkProblem]:
             message="dual stack needs the feature gate IPv6DualStack, which is off",
             remedy="Set --feature-gates=IPv6DualStack=true.",
         )
-    elif plan.release < (1, 19):
+    elif record_holds(RECORDS["WIN-NET-014"], NodeTarget(plan.release)):
         yield _cite("WIN-NET-014", "warning")
     else:
         yield from _limits(plan, "WIN-NET-015", "warning")

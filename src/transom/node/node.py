@@ -30,6 +30,7 @@ from transom.kubelet.os_windows import RULES as WINDOWS_RULES
 from transom.kubelet.osrules import OsRules
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
 from transom.machinery.releases.kubelet_flags import kubelet_accepts
 from transom.machines.files import FileTree
 from transom.machines.windows import csi_proxy
@@ -82,7 +83,6 @@ else:
 log = logging.getLogger("transom.node")
 
 # since this version --node-ip accepts one address of each family
-_DUAL_STACK_NODE_IP: Final = (1, 20)
 _RESTRICTED_LABELS: Final = ("node-role.kubernetes.io/", "node-restriction.kubernetes.io/")
 
 
@@ -347,7 +347,7 @@ class Node:
         """The kubelet's settings at boot, before they become a command line."""
         spec, cluster = self.spec, self.cluster
         release = releases.parse_release_version(self.kubelet_version)
-        second = self.network.address6 if release >= _DUAL_STACK_NODE_IP else ""
+        second = self.network.address6 if kubelet_has(release, "DualStackNodeIps") else ""
         usual = self.rules.default_eviction(release)
         eviction, image_gc = eviction_thresholds(spec, self.engine, usual)
         labels = spec.labels.items()

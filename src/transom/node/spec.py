@@ -19,7 +19,7 @@ from transom.kubelet.configuration_fields import (
 )
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release, parse_release
-from transom.machinery.releases.kubelet import linux_pause_image, oldest_kubelet
+from transom.machinery.releases.kubelet import kubelet_has, linux_pause_image, oldest_kubelet
 from transom.machinery.releases.node_roles import (
     CONTROL_PLANE_LABELS,
     control_plane_labels,
@@ -42,7 +42,6 @@ PRIORITY_CLASSES = tuple(
     for name in ("IDLE", "BELOW_NORMAL", "NORMAL", "ABOVE_NORMAL", "HIGH", "REALTIME")
 )
 WINDOWS_TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
-_PRIORITY_CLASS_SINCE = (1, 19)
 _NAME = lazy_pattern(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _PROXY = lazy_pattern(r"https?://[^\s/]+/?")
 _ADAPTER = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
@@ -315,7 +314,7 @@ def _check_choices(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -
     if (
         node.priority_class
         and node.windows
-        and _facts(settings, node).release < _PRIORITY_CLASS_SINCE
+        and not kubelet_has(_facts(settings, node).release, "WindowsPriorityClass")
     ):
         raise refuse(
             "priorityClass needs a kubelet of 1.19 or later (--windows-priorityclass)",

@@ -15,7 +15,6 @@ from transom.node.spec import SMALL_NODE_CPUS, NodeSpec, kubelet_version, recomm
 from transom.windows import releases
 
 _RECOMMENDED_MEMORY = 2 * 10**9
-_CPU_RECOMMENDED_SINCE = (1, 17)  # the 1.14 edition mentions only memory
 
 
 def node_warnings(settings: ClusterSettings, nodes: Iterable[NodeSpec]) -> list[str]:
@@ -57,7 +56,7 @@ def _warnings(settings: ClusterSettings, node: NodeSpec) -> list[str]:
             " and Kubernetes processes; set systemReserved: {memory: 2Gi} (SUP-RES-005)"
         )
     if (
-        release >= _CPU_RECOMMENDED_SINCE
+        releases.recommends_reserved_cpu(release)
         and node.cpus > SMALL_NODE_CPUS
         and not _reserved(node, "cpu")
     ):

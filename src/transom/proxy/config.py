@@ -20,6 +20,9 @@ from transom.kit.durations import DurationError, format_duration, parse_duration
 from transom.kit.ip_addresses import is_ip_address, is_ip_network
 from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.field import FieldError
+from transom.machinery.releases import Release as KubernetesRelease
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.kube_proxy import proxy_has
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.windows.records import Release
 from transom.windows.releases import DEFAULT
@@ -31,7 +34,6 @@ Mode = Literal["userspace", "iptables", "ipvs", "kernelspace"]
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
 _ROOT: Final = "KubeProxyConfiguration"
-_NO_USERSPACE: Final[Release] = (1, 26)  # the first release without the mode userspace
 
 
 class ProxyConfigError(Exception):
@@ -308,16 +310,19 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
 def _modes(os: Os, release: Release, gates: Mapping[str, bool]) -> tuple[list[str], str]:
     """The modes of a release, and the text about the usual one."""
     if os == "windows":
-        if release >= _NO_USERSPACE:
+        if proxy_has(release, "NoUserspaceMode"):
             return ["kernelspace"], "most-available proxy [currently 'kernelspace']"
-        later = "(will be 'kernelspace' in a future release)" if release >= (1, 25) else ""
+        later = (
+            "(will be 'kernelspace' in a future release)"
+            if proxy_has(release, "KernelspaceAnnounced")
+            else ""
+        )
         return ["kernelspace", "userspace"], f"most-available proxy [currently userspace{later}]"
     modes = ["iptables", "ipvs"]
-    if release >= (1, 33) or (
-        release >= (1, 29) and gates.get("NFTablesProxyMode", release >= (1, 31))
-    ):
+    features = FeatureSet(KubernetesRelease(*release), gates)
+    if proxy_has(release, "NftablesMode") and features.enabled("NFTablesProxyMode"):
         modes.append("nftables")
-    if release < _NO_USERSPACE:
+    if not proxy_has(release, "NoUserspaceMode"):
         modes.append("userspace")
     return modes, "best-available proxy [currently iptables]"
 
@@ -326,7 +331,7 @@ def usual_mode(os: Os, release: Release) -> str:
     """The mode of a kube-proxy that names none."""
     if os == "linux":
         return "iptables"
-    return "kernelspace" if release >= _NO_USERSPACE else "userspace"
+    return "kernelspace" if proxy_has(release, "NoUserspaceMode") else "userspace"
 
 
 def validate_proxy_config(
@@ -350,12 +355,12 @@ def validate_proxy_config(
         text = f"must be greater than or equal to {_ROOT}.{tables}.MinSyncPeriod"
         invalid(f"{tables}.SyncPeriod", format_duration(config.min_sync_period), text)
     modes, usual = _modes(os, release, config.gates)
+    comma = ", " if proxy_has(release, "SpacedModeLists") else ","
     if config.mode and config.mode not in modes:
         invalid(
             "Mode.ProxyMode",
             config.mode,
-            f"must be {(', ' if release >= (1, 28) else ',').join(modes)} or blank (blank means "
-            f"the {usual})",
+            f"must be {comma.join(modes)} or blank (blank means the {usual})",
         )
     for where, value in (
         ("UDPIdleTimeout", config.udp_idle_timeout),

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery.releases import features
-from transom.machinery.releases.release import TABLES_SINCE
 from transom.machinery.releases.release import Release as KubernetesRelease
+from transom.machinery.releases.release import has_tables
 from transom.windows.records import Release, Runtime
 
 Stage = Literal["", "alpha", "beta", "stable", "deprecated"]
@@ -88,7 +88,7 @@ class FeatureGate(NamedTuple):
         return found is not None and found.locked
 
     def _gate(self, release: Release) -> features.Gate | None:
-        if not self.flag or release < TABLES_SINCE:
+        if not self.flag or not has_tables(release):
             return None
         return features.feature_gates(KubernetesRelease(*release)).get(self.name)
 
@@ -310,3 +310,8 @@ def node_pause_image(release: Release, build: int) -> str:
 
 def supports_build(release: Release, build: int) -> bool:
     return build in release_facts(release).builds
+
+
+def recommends_reserved_cpu(release: Release) -> bool:
+    """The edition of 1.14 recommends to reserve memory only."""
+    return release >= (1, 17)

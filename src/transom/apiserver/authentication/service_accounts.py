@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from transom.apiserver.authentication.bearer import BadToken, VerifiedToken
 from transom.apiserver.authentication.chain import with_authenticated
@@ -23,7 +23,7 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
 from transom.machinery.rbac import go_strings
-from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases import DEFAULT
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 
@@ -37,7 +37,6 @@ DEFAULT_FEATURES = FeatureSet(DEFAULT)
 # Audit annotations of tokens without an audience, and of tokens after their requested lifetime.
 _LEGACY = "authentication.k8s.io/legacy-token"
 _STALE = "authentication.k8s.io/stale-token"
-_ANNOTATED_SINCE: Final = Release(1, 19)
 _NOT_VALID = "Token could not be validated."
 _GENERATED = (
     "Use tokens from the TokenRequest API or manually created secret-based tokens instead of "
@@ -74,7 +73,7 @@ class ServiceAccountAuthenticator:
         self._legacy_tokens = legacy_tokens
         self._features = features
         self._newer_texts = has_behaviour(features.release, "ServiceAccountTokenErrors")
-        self._annotates = features.release >= _ANNOTATED_SINCE
+        self._annotates = has_behaviour(features.release, "StaleTokenAnnotations")
         self._annotates_secrets = has_behaviour(features.release, "AnnotatedTokenSecrets")
         self._keys = keys
         self._issuer = issuer

@@ -17,7 +17,7 @@ from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import has_tables
 from transom.machinery.releases.bootstrap import PolicyObject, monitoring_rules, policy_objects
 from transom.machinery.releases.features import FeatureSet
 
@@ -38,7 +38,7 @@ async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
 
 def bootstrap_objects(features: FeatureSet) -> Iterator[tuple[str, list[Object]]]:
     """The objects of the release, by resource."""
-    if features.release >= TABLES_SINCE:
+    if has_tables(features.release):
         found = list(_release_objects(features))
         for plural, kind in (
             ("clusterroles", "ClusterRole"),

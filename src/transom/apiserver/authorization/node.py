@@ -15,7 +15,7 @@ from transom.apiserver.core.requestinfo import RequestInfo
 from transom.kit.goquote import go_quote
 from transom.machinery.field_selectors import parse_fields
 from transom.machinery.rbac import matches_path, matches_resource
-from transom.machinery.releases import DEFAULT, TABLES_SINCE
+from transom.machinery.releases import DEFAULT, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.bootstrap import node_rules
 from transom.machinery.releases.features import FeatureSet
@@ -54,7 +54,7 @@ class NodeAuthorizer:
     def __init__(self, store: Store, features: FeatureSet = DEFAULT_FEATURES) -> None:
         self._graph = NodeGraph(store)
         self._features = features
-        newer = features.release >= TABLES_SINCE
+        newer = has_tables(features.release)
         self._rules = (
             node_rules(features.release) if newer else bootstrap_policy.CLUSTER_ROLES["system:node"]
         )

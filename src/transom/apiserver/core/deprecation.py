@@ -5,7 +5,7 @@ here, those of later releases in the tables of `machinery.releases`.
 from __future__ import annotations
 
 from transom.machinery.kinds import GVK
-from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases import DEFAULT, Release, has_tables
 from transom.machinery.releases.served import deprecation_text
 
 # (group, version) -> (deprecated, removed) for all its kinds, or for one kind.
@@ -31,7 +31,7 @@ _MOVED = {"extensions": "networking.k8s.io"}  # the group with the remaining kin
 
 
 def deprecation_warning(gvk: GVK, release: Release = DEFAULT) -> str:
-    if release >= TABLES_SINCE:
+    if has_tables(release):
         return deprecation_text(release, gvk)
     if gvk == ("", "v1", "ComponentStatus"):
         return "v1 ComponentStatus is deprecated in v1.19+"

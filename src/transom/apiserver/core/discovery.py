@@ -18,7 +18,7 @@ import orjson
 from transom.kit.lazy import lazy_pattern
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery.kinds import Kind, Subresource
-from transom.machinery.releases import BUILDS, TABLES_SINCE, Release, parse_release
+from transom.machinery.releases import BUILDS, Release, has_tables, parse_release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.kinds import group_version_priorities
 from transom.machinery.served_since import ALL_SINCE
@@ -113,12 +113,12 @@ def version_priorities(group: str, version: str, release: Release = ALL_SINCE) -
     """`groupPriorityMinimum` and `versionPriority` of a group version that this server serves
     itself.
     """
-    if release >= TABLES_SINCE:
+    if has_tables(release):
         return group_version_priorities(release, group, version) or CUSTOM_PRIORITY
     if group not in PRIORITIES:
         return CUSTOM_PRIORITY
     of_group, of_versions = PRIORITIES[group]
-    if group == "extensions" and release < (1, 20):
+    if group == "extensions" and not has_behaviour(release, "LowerExtensionsPriority"):
         of_group = _EXTENSIONS_BEFORE_1_20
     return of_group, of_versions.get(version, 1)
 
@@ -248,7 +248,7 @@ def api_resource_list(
     one = next((s for s in all_served if s.group == name and s.version == version), None)
     if one is None:
         return None
-    unlisted = _UNLISTED if release < TABLES_SINCE else ()
+    unlisted = _UNLISTED if not has_tables(release) else ()
     head = {"kind": "APIResourceList", "apiVersion": "v1"} if name else {"kind": "APIResourceList"}
     resources = [r for r in one.resources if r["name"] not in unlisted]
     return {**head, "groupVersion": one.group_version, "resources": resources}

@@ -18,8 +18,6 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.schema import schema_table
 from transom.machinery.served_since import ALL_SINCE, is_served_by, kinds_of, served_kinds
 
-_WARNINGS_SINCE = (1, 19)
-
 
 class Resource:
     """One kind in one served group version. Precomputes what the hot path would otherwise compute
@@ -87,7 +85,7 @@ class Resource:
         self.ops = make_ops(kind, self.gvk)
         self.warning = (
             ""
-            if release < _WARNINGS_SINCE
+            if not has_behaviour(release, "DeprecationWarnings")
             else self.ops.deprecation
             if kind.custom
             else deprecation.deprecation_warning(self.gvk, release)

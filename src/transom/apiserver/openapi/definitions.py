@@ -18,7 +18,7 @@ import orjson
 
 from transom.machinery import schema
 from transom.machinery.kinds import GVK, Kind
-from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases import Release, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.enums import release_enums
 from transom.machinery.releases.openapi_markers import (
@@ -100,7 +100,7 @@ def published_definitions(release: Release) -> dict[str, Definition]:
     if spec is None or not spec.submodule_search_locations:
         return _published_list_types()
     folder = Path(spec.submodule_search_locations[0]) / "kubernetes-json-schema"
-    wanted = release.minor if release >= TABLES_SINCE else _DESCRIBED_MINOR
+    wanted = release.minor if has_tables(release) else _DESCRIBED_MINOR
     files = {
         int(file.parent.name.split(".")[1]): file
         for file in folder.glob("v1.*.0-local/_definitions.json")
@@ -167,7 +167,7 @@ class DefinitionBuilder:
     ):
         """`types` are those of the release. Only v3 shows defaults."""
         self._types = types
-        self._newer = types.release >= TABLES_SINCE
+        self._newer = has_tables(types.release)
         self._required = marked_required(types.release) if self._newer else frozenset()
         self._with_defaults = with_defaults and self._newer
         self._declared = declared_defaults(types.release) if self._with_defaults else {}

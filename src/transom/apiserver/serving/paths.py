@@ -27,7 +27,7 @@ from transom.apiserver.serving.zpages import DebugPages
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, text_response
 from transom.kit.prometheus import CONTENT_TYPE
 from transom.machinery import errors, resource_metrics
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.documents import aggregated_discovery_versions, has_openapi_v3
 
@@ -111,7 +111,7 @@ class NonResourcePaths:
         self._cache = discovery.DocumentCache()
         # OpenAPI v3 and aggregated discovery, which older releases do not have.
         self._newer_documents = has_openapi_v3(resources.release)
-        self._refuses_unknown = resources.release >= TABLES_SINCE
+        self._refuses_unknown = has_tables(resources.release)
         self._plain_unknown = has_behaviour(resources.release, "PlainUnknownPaths")
         self._aggregated = aggregated_discovery_versions(resources.release)
         self._timestamps = not has_behaviour(resources.release, "JsonValuesInErrors")

@@ -42,7 +42,7 @@ from transom.machinery.cel.texts import (
     URL_FUNCTIONS,
     URL_TYPE,
 )
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import has_tables
 
 
 class Library(NamedTuple):
@@ -111,7 +111,7 @@ def expression_environment(
     """The libraries for an expression: new expressions may use only what the release before this
     one knows, so that a rollback keeps them valid. Clusters of 1.20 and older know all libraries.
     """
-    if release < TABLES_SINCE:
+    if not has_tables(release):
         return kubernetes_environment()
     major, minor = release
     return kubernetes_environment((major, minor if stored else minor - 1), patches=patches)

@@ -15,7 +15,7 @@ from transom.machinery.defaults.newer_pods import (
 )
 from transom.machinery.flowcontrol import DEFAULT_SHARES
 from transom.machinery.kinds import GVK
-from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases import Release, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 
@@ -215,7 +215,7 @@ def default_rules(release: Release, gvk: GVK) -> tuple[DefaultRule, ...]:
     """
     key = (gvk.group, gvk.kind)
     rules: list[DefaultRule] = []
-    if release >= TABLES_SINCE and key == ("batch", "Job"):
+    if has_tables(release) and key == ("batch", "Job"):
         rules.append(_backoff_limit)
     base = find_default_rule(gvk)
     if base is not None:
@@ -225,7 +225,7 @@ def default_rules(release: Release, gvk: GVK) -> tuple[DefaultRule, ...]:
             if without_ports and has_pod_template(gvk)
             else base
         )
-    if release >= TABLES_SINCE:
+    if has_tables(release):
         if key in WITH_POD_SPEC:
             rules.append(pod_default_rule(release, gvk))
         if key in _RULES:

@@ -16,6 +16,7 @@ from transom.machinery.releases.release import (
     TABLES_SINCE,
     Build,
     Release,
+    has_tables,
     in_range,
     parse_release,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "TABLES_SINCE",
     "Build",
     "Release",
+    "has_tables",
     "in_range",
     "parse_release",
 ]

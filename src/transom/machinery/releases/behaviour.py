@@ -250,6 +250,13 @@ Behaviour = Literal[
     "ImpersonationErrors",
     "MetricNamesInTables",
     "WebhookErrorsNameCall",
+    "StaleTokenAnnotations",
+    "LowerExtensionsPriority",
+    "DeprecationWarnings",
+    "IdentityLeaseOfComponent",
+    "SelectorValues",
+    "NoNameErrors",
+    "UncountedPods",
 ]
 
 _SINCE: Final[dict[Behaviour, Release]] = {
@@ -555,11 +562,25 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "StructuredAuthorizationV1alpha1": Release(1, 29),
     "StructuredAuthorizationV1beta1": Release(1, 30),
     "StructuredAuthorizationV1": Release(1, 32),
+    # Requests with a token that should have been renewed have an audit annotation.
+    "StaleTokenAnnotations": Release(1, 19),
+    # The API group extensions has the lowest priority of the built-in groups.
+    "LowerExtensionsPriority": Release(1, 20),
+    # Responses to requests for deprecated API versions have a warning.
+    "DeprecationWarnings": Release(1, 19),
+    # The name and label of a server's identity lease come from the component, too.
+    "IdentityLeaseOfComponent": Release(1, 27),
+    # Values of label selectors are validated.
+    "SelectorValues": Release(1, 26),
+    # Updates are not checked for a name.
+    "NoNameErrors": Release(1, 35),
+    # The status of Jobs has uncounted terminated pods, which are validated.
+    "UncountedPods": Release(1, 22),
 }
 
 
-def has_behaviour(release: Release, name: Behaviour) -> bool:
-    return release >= TABLES_SINCE and release >= _SINCE[name]
+def has_behaviour(release: tuple[int, int], name: Behaviour) -> bool:
+    return release >= _SINCE[name]
 
 
 def honours_field_validation(release: Release) -> bool:

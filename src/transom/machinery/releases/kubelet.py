@@ -102,6 +102,8 @@ KubeletBehaviour = Literal[
     "ConfigUserNamespaces",
     "ServingWithoutEncipherment",
     "SandboxEventInfinitive",
+    "DualStackNodeIps",
+    "WindowsPriorityClass",
 ]
 
 _SINCE: Final[dict[KubeletBehaviour, Release]] = {
@@ -283,6 +285,10 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "ServingWithoutEncipherment": Release(1, 25),
     # "Failed to create pod sandbox", earlier "Failed create pod sandbox".
     "SandboxEventInfinitive": Release(1, 17),
+    # A node may have an IPv4 and an IPv6 address.
+    "DualStackNodeIps": Release(1, 20),
+    # The flag --windows-priorityclass exists.
+    "WindowsPriorityClass": Release(1, 19),
 }
 
 

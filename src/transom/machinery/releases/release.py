@@ -64,3 +64,8 @@ RELEASES: Final = tuple(BUILDS)
 DEFAULT: Final = Release(1, 20)
 NEWEST: Final = parse_release(RELEASES[-1])
 TABLES_SINCE: Final = Release(1, 21)  # older releases are described in `releases.older`
+
+
+def has_tables(release: tuple[int, int]) -> bool:
+    """Whether the tables describe the release. Older ones serve what their kinds say."""
+    return release >= TABLES_SINCE

@@ -17,7 +17,7 @@ import orjson
 from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.kinds import Kind
-from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases import DEFAULT, Release, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.columns import release_columns
 from transom.machinery.tables import cluster, custom, network, newer, partial, pods, workloads
@@ -59,7 +59,7 @@ _OTHER_SERVERS = ("apiextensions.k8s.io", "apiregistration.k8s.io")
 
 def table_columns(kind: Kind, release: Release = DEFAULT) -> list[dict[str, Any]]:
     """The column definitions of a built-in kind."""
-    if release >= TABLES_SINCE:
+    if has_tables(release):
         found = release_columns(release).get(kind.kind)
         if found is None and kind.group in _OTHER_SERVERS:
             found = _other_columns(kind.key, release)
@@ -97,7 +97,7 @@ def _cells_of(kind: Kind, release: Release) -> Cells:
     known = _CELLS.get(kind.key, _default_cells)
     if kind.kind == "HorizontalPodAutoscaler" and has_behaviour(release, "MetricNamesInTables"):
         known = workloads.print_autoscaler_with_names
-    if release < TABLES_SINCE or kind.kind not in release_columns(release):
+    if not has_tables(release) or kind.kind not in release_columns(release):
         return known
     return _cells_by_column(kind, release, known)
 
@@ -138,7 +138,7 @@ def custom_columns(
     """The table of a custom resource, compiled once for each served version of its definition."""
     columns = (
         release_columns(release)["Namespace"]
-        if release >= TABLES_SINCE
+        if has_tables(release)
         else _definitions()["/Namespace"]
     )
     return custom.build_custom_columns(columns[0], columns[2], additional)

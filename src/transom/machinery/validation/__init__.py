@@ -14,7 +14,7 @@ from typing import Any, Final
 from transom.kit.lazy import load_submodule
 from transom.machinery.field import FieldError, NoNameError, SelectorValueError, bounded_errors
 from transom.machinery.kinds import Kind
-from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases import DEFAULT, Release, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.meta import (
@@ -159,7 +159,7 @@ def validation_rules(
     and in some releases.
     """
     module = _MODULE_OF.get(key)
-    if features.release >= TABLES_SINCE and key in _RELEASE_MODULES:
+    if has_tables(features.release) and key in _RELEASE_MODULES:
         module = _RELEASE_MODULES[key]
     if module is None:  # a kind of a later release, whose metadata alone is validated
         return _METADATA_RULES
@@ -233,8 +233,6 @@ _VALIDATED_ONCE: Final = {
     "networking.k8s.io/NetworkPolicy": Release(1, 36),
     "storage.k8s.io/CSINode": Release(1, 36),
 }
-_SELECTOR_VALUES_SINCE: Final = Release(1, 26)
-_NO_NAME_ERRORS_SINCE: Final = Release(1, 35)
 
 
 def _in_release(
@@ -246,9 +244,9 @@ def _in_release(
     """The errors that the release reports. `again`: those of the object as a new one, for an
     update.
     """
-    if release < _SELECTOR_VALUES_SINCE:
+    if not has_behaviour(release, "SelectorValues"):
         errors = [error for error in errors if not isinstance(error, SelectorValueError)]
-    if release >= _NO_NAME_ERRORS_SINCE:
+    if has_behaviour(release, "NoNameErrors"):
         errors = [error for error in errors if not isinstance(error, NoNameError)]
     since = _VALIDATED_ONCE.get(kind.key)
     if since is None or release < since:

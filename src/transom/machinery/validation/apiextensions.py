@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from transom.kit.goquote import go_quote
 from transom.machinery.field import GoText, forbidden, invalid, required
-from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases import DEFAULT, Release, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.texts import typed_custom_errors
@@ -294,7 +294,7 @@ def _validation(
         return errors
     if is_structural_possible(schema):
         problems = validate_structural(
-            schema, where, nested_rules=options.release < TABLES_SINCE
+            schema, where, nested_rules=not has_tables(options.release)
         ) or typed_custom_errors(
             options.release, validate_defaults(schema, where, options.need_pruned_defaults)
         )

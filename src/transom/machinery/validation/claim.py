@@ -9,7 +9,7 @@ from typing import Any
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery.field import GoText, forbidden, invalid, not_supported, required
 from transom.machinery.quantity import ZERO, Quantity, parse_quantity
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.resourcenames import is_native_resource
@@ -63,7 +63,7 @@ class ClaimOptions(NamedTuple):
 @lru_cache(maxsize=16)
 def claim_options(features: FeatureSet) -> ClaimOptions:
     release = features.release
-    if release < TABLES_SINCE:
+    if not has_tables(release):
         return ClaimOptions()
     text = ClaimOptions().immutable_text
     if has_behaviour(release, "AttributesClassInErrors"):

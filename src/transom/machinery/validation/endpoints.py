@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import duplicate, invalid, required, too_many
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.addresses import STRICT_ADDRESSES, canonical_ip, legacy_ip
@@ -273,7 +273,7 @@ def _release_slice(obj: Object, old: Object | None, options: SliceOptions) -> Er
 
 
 def _slice_rules(beta: bool, features: FeatureSet) -> ValidationRules:
-    if features.release < TABLES_SINCE or beta:
+    if not has_tables(features.release) or beta:
         return ValidationRules(
             partial(validate_endpoint_slice, beta), partial(validate_endpoint_slice_update, beta)
         )

@@ -14,7 +14,7 @@ from functools import cache
 
 from transom.kit.lazy import lazy_pattern
 from transom.kit.named_tuple import NamedTuple
-from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release, in_range
+from transom.machinery.releases import DEFAULT, Release, has_tables, in_range
 from transom.machinery.releases.release import table_lines
 from transom.machinery.validation.gotypes_more import TABLE
 
@@ -327,7 +327,7 @@ def json_name(name: str) -> str:
 @cache
 def struct_fields(go_type: str, release: Release = DEFAULT) -> tuple[GoField, ...] | None:
     """The fields of a struct type, None if it is not a struct of the table."""
-    if release >= TABLES_SINCE and go_type in _blocks():
+    if has_tables(release) and go_type in _blocks():
         return _newer_fields(go_type, release)
     row = _TABLE.get(go_type) or TABLE.get(go_type)
     return None if row is None else tuple(_field(item) for item in row.split(", "))

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from transom.machinery.field import invalid, required
 from transom.machinery.objects import Object
-from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation import batch, godump
@@ -20,7 +19,6 @@ from transom.machinery.validation.podoptions import PodOptions, pod_options
 from transom.machinery.validation.rules import Errors, ValidationRules
 
 _PREFIX = "batch.kubernetes.io/"
-_UNCOUNTED_PODS = Release(1, 22)
 
 
 class JobOptions(NamedTuple):
@@ -122,7 +120,7 @@ def _job_rules(features: FeatureSet) -> ValidationRules:
         partial(validate_job_create_with_options, options=options),
         partial(validate_job_update_with_options, options=options),
         partial(validate_job_status_update_with_options, options=job_status_options(features))
-        if features.release >= _UNCOUNTED_PODS
+        if has_behaviour(features.release, "UncountedPods")
         else batch.validate_job_status_update,
     )
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.schema import SchemaType, schema_table
@@ -270,7 +270,7 @@ _BASE_VOLUME = VolumeOptions()
 
 
 def volume_options(features: FeatureSet) -> VolumeOptions:
-    if features.release < TABLES_SINCE:
+    if not has_tables(features.release):
         return _BASE_VOLUME
     types = None
     if has_behaviour(features.release, "JsonValuesInErrors"):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery.podutil import visit_containers
-from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases import DEFAULT, Release, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.rules import Errors, RulesFactory, Update, ValidationRules
@@ -83,7 +83,7 @@ BASE_OPTIONS = PodOptions()
 def pod_options(features: FeatureSet) -> PodOptions:
     """The options for templates; those of 1.20 and older do not depend on features."""
     release = features.release
-    if release < TABLES_SINCE:
+    if not has_tables(release):
         return BASE_OPTIONS
     enabled = features.enabled
     return PodOptions(

@@ -9,7 +9,7 @@ from typing import Any
 from transom.machinery.field import FieldError, invalid, not_supported
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
-from transom.machinery.releases.release import TABLES_SINCE
+from transom.machinery.releases.release import has_tables
 from transom.machinery.schema import schema_table
 from transom.machinery.validation.checks import int_or_percent
 from transom.machinery.validation.godump import go_dump
@@ -74,7 +74,7 @@ _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 def _budget_rules(beta: bool, features: FeatureSet) -> ValidationRules:
     status_update = validate_pod_disruption_budget_status_update
-    if features.release >= TABLES_SINCE:
+    if has_tables(features.release):
         status_update = partial(_status_update, not beta)
     if not has_behaviour(features.release, "UnhealthyPodEviction"):
         return ValidationRules(

@@ -17,7 +17,7 @@ from transom.machinery.field import (
     required,
     too_long,
 )
-from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases import Release, has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.checks import (
@@ -361,7 +361,7 @@ def _newer_csi_driver_spec(obj: Object, features: FeatureSet) -> Errors:
 
 
 def _csi_driver_rules(features: FeatureSet) -> ValidationRules:
-    if features.release < TABLES_SINCE:
+    if not has_tables(features.release):
         return ValidationRules(_twice(validate_csi_driver), validate_csi_driver_update)
     fixed = ["attachRequired", "volumeLifecycleModes"]
     if not has_behaviour(features.release, "MutableCSIDrivers"):

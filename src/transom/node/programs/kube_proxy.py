@@ -18,6 +18,7 @@ import yaml
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
 from transom.kit.logs import OwnLogger
+from transom.machinery.releases.kube_proxy import proxy_has
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file
 from transom.network.api import OnStack
 from transom.node.network import RunningProxier
@@ -104,7 +105,9 @@ def start_kube_proxy(start: ProgramStart, other: RunningInstance | None) -> Star
             given.service,
             unreachable=server,
         )
-    service = given.service or (config.run_as_service and _release(start) >= (1, 31))
+    service = given.service or (
+        config.run_as_service and proxy_has(_release(start), "WindowsServiceSetting")
+    )
     logger = OwnLogger("transom.proxy")  # so that a node's log has the lines of a single proxier
     if not log.quiet:
         _write_lines_of(logger, log)

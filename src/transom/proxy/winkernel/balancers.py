@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from transom.kit.ip_addresses import is_ip_address
 from transom.kit.named_tuple import NamedTuple
+from transom.machinery.releases.kube_proxy import WinkernelBehaviour
 from transom.proxy.tracker import ServicePort
-from transom.proxy.winkernel.behaviour import KubeProxyBehaviour
 
 PRESERVE_DESTINATION: Final = "preserve-destination"
 PROTOCOLS: Final = {"TCP": 6, "UDP": 17, "SCTP": 132}
@@ -36,7 +36,7 @@ class WantedBalancer(NamedTuple):
 
 def wanted_balancers(
     service: ServicePort,
-    behaviour: KubeProxyBehaviour,
+    behaviour: WinkernelBehaviour,
     *,
     dsr: bool,
     dsr_supported: bool,

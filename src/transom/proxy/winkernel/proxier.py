@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from transom.kit.clock import Clock
+from transom.machinery.releases.kube_proxy import winkernel_behaviour
 from transom.machines.windows.hns import HnsError, HostNetworkService
 from transom.proxy.tracker import PortName, ProxyEndpoint, ServiceName, ServicePort, ServiceTracker
 from transom.proxy.winkernel.balancers import PROTOCOLS, BalancerFlags, wanted_balancers
-from transom.proxy.winkernel.behaviour import behaviour_of_release
 from transom.proxy.winkernel.failures import BalancerFailures
 from transom.proxy.winkernel.hostnetwork import HnsEndpoint, HnsNetworkInfo, open_host_network
 from transom.proxy.winkernel.options import WinkernelOptions
@@ -109,7 +109,7 @@ class WinkernelProxier:
         self._health = health
         self._observer = observer
         self._log = log or logging.getLogger("transom.proxy")
-        self._behaviour = behaviour_of_release(options.release)
+        self._behaviour = winkernel_behaviour(options.release)
         self._host = open_host_network(hns)
         self._dsr_supported = hns.supports("Direct Server Return (DSR)")
         self._affinity_supported = hns.supports("Session Affinity")

@@ -11,8 +11,8 @@ import logging
 from typing import Final
 
 from transom.kit.clock import Clock
+from transom.machinery.releases.kube_proxy import WinkernelBehaviour
 from transom.machines.windows.hns import HnsError, HostNetworkService
-from transom.proxy.winkernel.behaviour import KubeProxyBehaviour
 from transom.proxy.winkernel.hostnetwork import HnsNetworkInfo, HostNetwork, delete_all_balancers
 from transom.proxy.winkernel.options import LOCALHOST, WinkernelOptions
 
@@ -44,7 +44,7 @@ class ProxierStartup:
         host: HostNetwork,
         hns: HostNetworkService,
         options: WinkernelOptions,
-        behaviour: KubeProxyBehaviour,
+        behaviour: WinkernelBehaviour,
         clock: Clock,
         log: logging.Logger,
     ) -> None:

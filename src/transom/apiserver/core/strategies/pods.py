@@ -9,13 +9,10 @@ from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.kit.clock import rfc3339
 from transom.machinery import podutil
 from transom.machinery.objects import Object
-from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases import has_tables
 from transom.machinery.releases.behaviour import has_behaviour
 
 # The releases that added these fields of pods; earlier API servers do not know them.
-_POD_OS = (1, 23)
-_HOST_PROCESS = (1, 22)
-_EPHEMERAL_VOLUMES = (1, 21)
 # The fields of specs and of containers that depend on feature gates, or hold one that does.
 _GATED_FIELDS = frozenset(("ephemeralContainers", "hostUsers", "os"))
 _GATED_IN_CONTAINERS = frozenset(
@@ -42,16 +39,14 @@ def drop_disabled_pod_fields(
     if not spec:
         return
     old_spec = (old or {}).get("spec") or {}
-    if storage.release >= TABLES_SINCE:
+    if has_tables(storage.release):
         _drop_gated_fields(storage, spec, old_spec)
         return
     if "ephemeralContainers" in spec and not old_spec.get("ephemeralContainers"):
         del spec["ephemeralContainers"]
-    if storage.release < _POD_OS:
-        spec.pop("os", None)
-    if storage.release < _HOST_PROCESS:
-        _drop_host_process(spec)
-    if storage.release < _EPHEMERAL_VOLUMES and not _uses_inline_csi(old_spec):
+    spec.pop("os", None)
+    _drop_host_process(spec)
+    if not _uses_inline_csi(old_spec):
         for volume in spec.get("volumes") or ():
             volume.pop("ephemeral", None)
     _drop_proc_mount(spec, old_spec)
@@ -244,7 +239,7 @@ def prepare_ephemeral(storage: StorageRules, _ctx: object, new: Object, old: Obj
     if added:
         new["spec"]["ephemeralContainers"] = added
     new["status"] = old.get("status") or {}
-    if storage.release >= TABLES_SINCE:
+    if has_tables(storage.release):
         keep_object_metadata(new, old)
         drop_disabled_pod_fields(storage, new, old)
         _update_generation(storage, new, old)

@@ -30,7 +30,7 @@ from transom.machinery.field import (
     required,
 )
 from transom.machinery.objects import same_json
-from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases import DEFAULT, Release, has_tables
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.structural.cel.declarations import (
     DeclType,
@@ -415,7 +415,7 @@ def _inner(schema: Any, settings: RuleSettings) -> CompiledRules | None:
 
 
 def compile_schema_rules(schema: Schema, release: Release = DEFAULT) -> CompiledRules:
-    if release < TABLES_SINCE:
+    if not has_tables(release):
         ratcheting = Ratcheting.SILENT
     elif is_enabled(release, "CRDValidationRatcheting"):
         ratcheting = Ratcheting.WARN

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases import Release, has_tables
 from transom.machinery.releases.features import feature_gates
 from transom.windows.releases import GATES
 
@@ -52,7 +52,7 @@ def gate_problem(gates: Mapping[str, bool], release: tuple[int, int] = (1, 20)) 
     """A program's message about the first gate that is unknown, or locked to another value; empty
     if there is none.
     """
-    tabled = Release(*release) >= TABLES_SINCE
+    tabled = has_tables(release)
     table = feature_gates(Release(*release)) if tabled else {}
     known = table.keys() | _OF_ALL if tabled else KNOWN
     for name, value in gates.items():
@@ -72,7 +72,7 @@ def cluster_gates(settings: Iterable[str], release: tuple[int, int]) -> dict[str
     """The feature gates of a cluster (`Name=true`) that a kubelet of a release can set. The gates
     of clusters of 1.20 are those of its API server only.
     """
-    if Release(*release) < TABLES_SINCE:
+    if not has_tables(release):
         return {}
     known = feature_gates(Release(*release))
     given = (setting.strip().partition("=") for setting in settings)

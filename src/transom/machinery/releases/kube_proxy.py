@@ -1,14 +1,35 @@
-"""How kube-proxy's kernel mode behaves by release: one row for each change since 1.14."""
+"""What changed in kube-proxy, by release: on Windows since 1.14."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from transom.kit.lazy_dataclass import dataclass
-from transom.windows.records import Release
+from transom.machinery.releases.release import Release
 
-# The first release with this behaviour.
-_SINCE: Final[dict[str, Release]] = {
+ProxyBehaviour = Literal[
+    "KernelspaceAnnounced",
+    "NftablesMode",
+    "NoUserspaceMode",
+    "SpacedModeLists",
+    "WindowsServiceSetting",
+]
+
+_PROXY_SINCE: Final[dict[ProxyBehaviour, Release]] = {
+    # Errors on Windows say that kernelspace will be the usual mode.
+    "KernelspaceAnnounced": Release(1, 25),
+    # There is a mode nftables, by its feature gate.
+    "NftablesMode": Release(1, 29),
+    # There is no mode userspace; the usual mode on Windows is kernelspace.
+    "NoUserspaceMode": Release(1, 26),
+    # Errors list the modes as in "iptables, ipvs".
+    "SpacedModeLists": Release(1, 28),
+    # The configuration can say that kube-proxy runs as a Windows service.
+    "WindowsServiceSetting": Release(1, 31),
+}
+
+# Behaviour of the mode kernelspace.
+_WINKERNEL_SINCE: Final[dict[str, tuple[int, int]]] = {
     "clears_balancers": (1, 15),  # deletes all load balancers of the host when it starts
     "waits_for_network": (1, 15),  # retries until the network exists; before, it gave up
     "rereads_network": (1, 15),  # every sync checks whether the network is still the same
@@ -38,7 +59,7 @@ _SINCE: Final[dict[str, Release]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class KubeProxyBehaviour:
+class WinkernelBehaviour:
     clears_balancers: bool
     waits_for_network: bool
     rereads_network: bool
@@ -59,6 +80,10 @@ class KubeProxyBehaviour:
     ingress_dsr_by_flag: bool
 
 
-def behaviour_of_release(release: Release) -> KubeProxyBehaviour:
-    since = {name: release >= first for name, first in _SINCE.items()}
-    return KubeProxyBehaviour(**since, ingress_dsr_by_flag=(1, 15) <= release <= (1, 19))
+def proxy_has(release: tuple[int, int], name: ProxyBehaviour) -> bool:
+    return release >= _PROXY_SINCE[name]
+
+
+def winkernel_behaviour(release: tuple[int, int]) -> WinkernelBehaviour:
+    since = {name: release >= first for name, first in _WINKERNEL_SINCE.items()}
+    return WinkernelBehaviour(**since, ingress_dsr_by_flag=(1, 15) <= release <= (1, 19))
