@@ -189,6 +189,48 @@ def test_a_client_that_goes_away_ends_its_command() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("wire", "started"), [("spdy", True), ("websocket", True), ("websocket", False)]
+)
+def test_a_writer_that_goes_away_ends_the_input_of_its_command(wire: str, started: bool) -> None:
+    """As clients do that copy a file: they write, and disconnect without waiting for the end."""
+
+    async def scenario(world: World, port: int) -> None:
+        received: list[bytes] = []
+
+        def begin(process: Process, command: Sequence[str]) -> None:
+            process.on_input = received.append
+
+        world.runtime.begin = begin
+        streams = CommandStreams(stdin=True, stdout=True)
+        made: Any = (
+            remotecommand.SpdyCommandClient
+            if wire == "spdy"
+            else remotecommand.WebSocketCommandClient
+        )
+        path = "/exec/ns/p/c?command=cat&input=1&output=1"
+        peer = await connect(port, path, made(streams, channels.V4), wire)
+        if started:
+            await peer.until(
+                lambda events: any(isinstance(e, remotecommand.CommandOpened) for e in events)
+            )
+            await eventually(lambda: bool(world.runtime.processes))
+        peer.session.write("stdin", b"content")
+        peer.flush()
+        peer.session.close()
+        peer.flush()
+        peer.writer.close()
+        await eventually(lambda: bool(world.runtime.processes))
+        process = world.runtime.processes[0]
+        await eventually(lambda: "eof" in process.events)
+        assert b"".join(received) == b"content"
+        process.output("stdout", b"read by nobody")
+        process.exit(0)
+        assert "closed" not in process.events
+
+    play(scenario)
+
+
 def test_a_client_that_does_not_read_holds_up_its_command() -> None:
     async def scenario(world: World, port: int) -> None:
         peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))

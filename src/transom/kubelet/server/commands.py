@@ -1,8 +1,9 @@
 """exec, attach and run: connects a client's session to a process of the runtime.
 
 One `_Joint` per session: it forwards the client's input to the process, the output to the client,
-and finally the exit status. A client that does not read blocks the process; one that disconnects
-ends it.
+and finally the exit status. A client that does not read blocks the process. One that disconnects
+ends it. If it was the writer of an exec'd command's input, only the input ends, after all that was
+sent: some clients copy files to a pod this way.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def serve_exec(
     def outcome(code: int) -> Object:
         return channels.exit_code_status(code, text(command, code))
 
-    return serve_process(
-        env.clock, request, streams, begin, outcome, "error executing command in container"
-    )
+    complaint = "error executing command in container"
+    outlives_client = streams.stdin and not streams.tty
+    return serve_process(env.clock, request, streams, begin, outcome, complaint, outlives_client)
 
 
 def serve_attach(
@@ -147,6 +148,7 @@ def serve_process(
     begin: Begin,
     outcome: Outcome,
     complaint: str,
+    outlives_client: bool = False,
 ) -> Answer:
     """Connects the client with the process that `begin` starts."""
     require_upgrade(request)
@@ -154,7 +156,7 @@ def serve_process(
     if isinstance(accepted, channels.Refusal):
         return refuse(accepted)
     headers, _, session = accepted
-    joint = _Joint(clock, session, begin, outcome, complaint)
+    joint = _Joint(clock, session, begin, outcome, complaint, outlives_client)
     return UpgradeResponse(headers, joint.start)
 
 
@@ -186,6 +188,7 @@ class _Joint:
         "_input_task",
         "_moved",
         "_outcome",
+        "_outlives_client",
         "_process",
         "_session",
         "_task",
@@ -193,13 +196,20 @@ class _Joint:
     )
 
     def __init__(
-        self, clock: Clock, session: RemoteCommand, begin: Begin, outcome: Outcome, complaint: str
+        self,
+        clock: Clock,
+        session: RemoteCommand,
+        begin: Begin,
+        outcome: Outcome,
+        complaint: str,
+        outlives_client: bool,
     ) -> None:
         self._clock = clock
         self._session = session
         self._begin = begin
         self._outcome = outcome
         self._complaint = complaint
+        self._outlives_client = outlives_client
         self._driver: SessionDriver
         self._process: ContainerProcess | None = None
         self._early: list[Any] = []  # what arrived before the process started
@@ -233,7 +243,7 @@ class _Joint:
                 self._client_gone()
             case _ if self._process is not None:
                 self._apply(self._process, event)
-            case _ if not self._session.closed:
+            case _ if self._outlives_client or not self._session.closed:
                 self._early.append(event)
 
     def _apply(self, process: ContainerProcess, event: remotecommand.Event) -> None:
@@ -260,27 +270,40 @@ class _Joint:
         for timer in (self._waiting, self._idle):
             if timer is not None:
                 timer.cancel()
+        if self._input_task is not None:
+            self._input_task.cancel()
+        if self._outlives_client:
+            if self._process is not None:
+                self._leave(self._process)
+            return
         if self._process is not None:
             self._process.close()
-        for task in (self._task, self._input_task):
-            if task is not None:
-                task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _leave(self, process: ContainerProcess) -> None:
+        """Lets the process read the rest of its input and end by itself."""
+        process.end_input()
+        process.hold(False)
 
     # ---- from the process ----
 
     async def _run(self) -> None:
         try:
             process = await self._begin(self._output)
-            if self._gone:
+            if self._gone and not self._outlives_client:
                 process.close()
                 return
             self._process = process
             for event in self._early:
                 self._apply(process, event)
             self._early.clear()
-            self._driver.release()
-            if self._driver.behind:
-                process.hold(True)
+            if self._gone:
+                self._leave(process)
+            else:
+                self._driver.release()
+                if self._driver.behind:
+                    process.hold(True)
             code = await process.wait()
             self._process = None
             status = self._outcome(code)
@@ -292,6 +315,8 @@ class _Joint:
         self._driver.send()
 
     def _output(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        if self._gone:
+            return
         self._moved = self._clock.monotonic()
         self._session.write(stream, data)
         self._driver.send()
