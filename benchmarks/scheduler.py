@@ -151,7 +151,7 @@ def measure(make: Callable[[int], Pod], nodes: int, pods: int) -> tuple[float, f
             result = scheduler.algorithm.schedule(profile, CycleState(), info)
         except SchedulingError:
             continue
-        scheduler.cache.assume_pod(info, result.suggested_host)
+        scheduler.cache.assume_pod(info, result)
         bound += 1
     return (read - began) / pods, (time.thread_time() - read) / pods, bound
 
