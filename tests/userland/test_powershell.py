@@ -354,3 +354,43 @@ TYPED = [
 def test_types_of_variables_and_collections(windows, script: str, expected: str) -> None:
     result = windows.powershell(script)
     assert (result.out, result.err) == (expected, "")
+
+
+def test_the_variable_null_stays_null(windows) -> None:
+    assert (
+        windows.powershell("$null = 5; $null -eq (1, 2); '[' + $null + ']'").out
+        == "False\r\n[]\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "first", "identity"),
+    [
+        (
+            "if (1 -eq 1 { 'x' }",
+            "Missing closing ')' after expression in 'if' statement.",
+            "MissingEndParenthesisAfterStatement",
+        ),
+        (
+            '"open',
+            'The string is missing the terminator: ".',
+            "TerminatorExpectedAtEndOfString",
+        ),
+        (r"& C:\nope.exe", r"& : The term 'C:\nope.exe' is not recognized", "CommandNotFound"),
+    ],
+)
+def test_faults_of_scripts(windows, script: str, first: str, identity: str) -> None:
+    result = windows.powershell(script)
+    assert first in result.out + result.err
+    assert f"FullyQualifiedErrorId : {identity}" in result.out + result.err
+
+
+def test_tables_in_groups_and_columns(windows) -> None:
+    script = (
+        "'a1','b1','b2' | % { [pscustomobject]@{N = $_; K = $_[0]} } | ft N -GroupBy K; "
+        "1..3 | Format-Wide -Column 3"
+    )
+    lines = [line for line in windows.powershell(script).out.split("\r\n") if line]
+    assert lines[:4] == ["   K: a", "N", "-", "a1"]
+    assert lines[4:9] == ["   K: b", "N", "-", "b1", "b2"]
+    assert lines[9].split() == ["1", "2", "3"]

@@ -119,7 +119,7 @@ async def _run_here(
             "NotImplemented",
             where=name,
         )
-    await _native(evaluator, name, arguments, given, dotted=operator == ".")
+    await _native(evaluator, name, arguments, given, operator)
 
 
 def _spread(
@@ -171,8 +171,7 @@ async def _native(
     name: str,
     arguments: Sequence[BoundArgument],
     given: list[Any] | None,
-    *,
-    dotted: bool = False,
+    operator: str,
 ) -> None:
     argv: list[str] = []
     for argument in arguments:
@@ -186,7 +185,7 @@ async def _native(
     process = evaluator.process
     path = name if not name.startswith((".\\", "./")) else process.files.absolute(name)
     if path.lower().endswith(".ps1"):
-        await _script_file(evaluator, path, argv, dotted)
+        await _script_file(evaluator, path, argv, operator)
         return
     try:
         if process.windows:
@@ -200,7 +199,7 @@ async def _native(
             "verify that the path is correct and try again.",
             f"ObjectNotFound: ({name}:String) [], CommandNotFoundException",
             "CommandNotFoundException",
-            where=name,
+            where=operator or name,
         ) from None
     evaluator.flush()
     child = process.child([name, *argv])
@@ -271,9 +270,10 @@ def _native_error(evaluator: PowerShellSession, name: str, line: str, first: boo
 
 
 async def _script_file(
-    evaluator: PowerShellSession, path: str, argv: list[str], dotted: bool
+    evaluator: PowerShellSession, path: str, argv: list[str], operator: str
 ) -> None:
-    """`dotted`: its definitions are visible to its caller."""
+    """`.`: its definitions are visible to its caller."""
+    dotted = operator == "."
     path = evaluator.process.files.absolute(path)
     try:
         source = evaluator.process.files.text(path)
@@ -284,7 +284,7 @@ async def _script_file(
             "verify that the path is correct and try again.",
             f"ObjectNotFound: ({path}:String) [], CommandNotFoundException",
             "CommandNotFoundException",
-            where=path,
+            where=operator or path,
         ) from None
     check_script(evaluator, path)
     node = parse_powershell(source, evaluator.core)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 from typing import Any, Final
 
@@ -258,15 +259,21 @@ def _format(shape: Any) -> Any:
         every = call.has("Property") and not wanted
         first = values[0]
         call.evaluator.flush()
+        names: list[str] = []
+        rows: list[Any] = values
         if wanted:
             rows = [PsObject("Formatted", await selected(call, value, wanted)) for value in values]
-            shown = shape(rows, list(rows[0].properties))
+            names = list(rows[0].properties)
+            shown = shape(rows, names)
         elif not every and not listed and formatting.has_own_view(first):
             shown = formatting.format_objects(values)
         else:
             names = list(first.properties) if every and isinstance(first, PsObject) else []
             names = names or _column_names(first, listed)
             shown = shape(values, names) if names else formatting.format_objects(values)
+        grouped = call.text("GroupBy")
+        if grouped and names:
+            shown = await _by_group(call, values, rows if wanted else values, names, grouped, shape)
         if call.has("HideTableHeaders"):
             shown = "\r\n".join(shown.split("\r\n")[3:])
         if call.evaluator.emit == call.evaluator.show:
@@ -276,6 +283,20 @@ def _format(shape: Any) -> Any:
                 call.emit(line)
 
     return run
+
+
+async def _by_group(
+    call: CmdletCall, values: list[Any], rows: list[Any], names: list[str], by: str, shape: Any
+) -> str:
+    """-GroupBy: a table or list for each run of objects with the same value."""
+    keys = [
+        to_text(next(iter((await selected(call, value, [by])).values()), "")) for value in values
+    ]
+    out = []
+    for key, run in itertools.groupby(zip(keys, rows, strict=True), lambda pair: pair[0]):
+        body = shape([row for _, row in run], names)
+        out.append(f"\r\n\r\n   {by}: {key}\r\n{body.removesuffix(chr(13) + chr(10))}")
+    return "".join(out)
 
 
 def to_plain(value: Any, depth: int = 4) -> Any:
@@ -395,9 +416,9 @@ CMDLETS = (
         _format(formatting.as_table),
         "Property*",
         "AutoSize HideTableHeaders Wrap",
-        "InputObject",
+        "InputObject GroupBy",
     ),
-    cmdlet_row("Format-List", _format(formatting.as_list), "Property*", "", "InputObject"),
+    cmdlet_row("Format-List", _format(formatting.as_list), "Property*", "", "InputObject GroupBy"),
     cmdlet_row("ConvertTo-Json", _to_json, "InputObject", "Compress", "Depth"),
     cmdlet_row("ConvertFrom-Json", _from_json, "InputObject"),
 )

@@ -17,6 +17,7 @@ from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
     to_items,
+    to_number,
     to_text,
 )
 from transom.userland.powershell.wildcard_paths import expand_path
@@ -148,13 +149,13 @@ def _wide(call: CmdletCall) -> None:
         to_text(property_text(value, call.text("Property", "Name")) or value)
         for value in call.input or []
     ]
-    width = 39
+    columns = max(1, int(to_number(call.get("Column", 2))))
+    width = max(1, 80 // columns - 1)
     call.evaluator.flush()
     call.process.write("\r\n\r\n")
-    for start in range(0, len(names), 2):
-        call.process.write(
-            "".join(f"{name:<{width}} " for name in names[start : start + 2]).rstrip() + "\r\n"
-        )
+    for start in range(0, len(names), columns):
+        row = names[start : start + columns]
+        call.process.write("".join(f"{name[:width]:<{width}} " for name in row).rstrip() + "\r\n")
     call.process.write("\r\n\r\n")
 
 

@@ -161,16 +161,26 @@ class Scanner:
         self.position = match.end()
         return VariableReference(match[1] or match[2])
 
+    def _unterminated(self, quote: str, start: int) -> IncompleteScript:
+        return IncompleteScript(
+            f"The string is missing the terminator: {quote}.",
+            "TerminatorExpectedAtEndOfString",
+            script=self.text,
+            position=start,
+            token=self.text[start:].splitlines()[0],
+        )
+
     def string(self) -> PsNode:
         """A quoted string; the position is at its quote."""
         if self.starts("@'") or self.starts('@"'):
             return self._here_string()
+        start = self.position
         if self.take("'"):
             out: list[str] = []
             while True:
                 end = self.text.find("'", self.position)
                 if end < 0:
-                    raise IncompleteScript("The string is missing the terminator: '.")
+                    raise self._unterminated("'", start)
                 out.append(self.text[self.position : end])
                 self.position = end + 1
                 if not self.take("'"):
@@ -200,6 +210,7 @@ class Scanner:
         """The parts of an expandable string up to `end`, which is consumed."""
         parts: list[PsNode] = []
         plain: list[str] = []
+        start = self.position - 1
 
         def flush() -> None:
             if plain:
@@ -209,7 +220,7 @@ class Scanner:
         while True:
             if self.at_end():
                 if end:
-                    raise IncompleteScript('The string is missing the terminator: ".')
+                    raise self._unterminated(end, start)
                 break
             c = self.text[self.position]
             if c == end and end:

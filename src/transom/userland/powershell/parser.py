@@ -124,12 +124,17 @@ class _Parser(ExpressionParser):
         self.expect("{")
         return self.statements("}")
 
-    def condition(self) -> PsNode:
+    def condition(self, keyword: str) -> PsNode:
         self.blanks(newlines=True)
         self.expect("(")
         self.blanks(newlines=True)
         node = self.pipeline()
         self.blanks(newlines=True)
+        if not self.at_end() and not self.starts(")"):
+            raise ParseFault(
+                f"Missing closing ')' after expression in '{keyword}' statement.",
+                "MissingEndParenthesisAfterStatement",
+            )
         self.expect(")")
         return node
 
@@ -197,14 +202,14 @@ class _Parser(ExpressionParser):
             raise ParseFault(f"Unexpected token '{token}' in expression or statement.")
 
     def if_(self, word: str) -> PsNode:
-        branches = [(self.condition(), self.braces())]
+        branches = [(self.condition("if"), self.braces())]
         otherwise: StatementBlock | None = None
         while True:
             saved = self.position
             self.blanks(newlines=True)
             if self.starts_word("elseif"):
                 self.position += 6
-                branches.append((self.condition(), self.braces()))
+                branches.append((self.condition("if"), self.braces()))
                 continue
             if self.starts_word("else"):
                 self.position += 4
@@ -214,7 +219,7 @@ class _Parser(ExpressionParser):
             return IfStatement(tuple(branches), otherwise)
 
     def while_(self, word: str) -> PsNode:
-        return WhileStatement(self.condition(), self.braces())
+        return WhileStatement(self.condition("while"), self.braces())
 
     def do(self, word: str) -> PsNode:
         body = self.braces()
@@ -223,7 +228,7 @@ class _Parser(ExpressionParser):
         if not until and not self.starts_word("while"):
             raise ParseFault("Missing while or until keyword in do loop.")
         self.position += 5
-        return DoStatement(self.condition(), body, until)
+        return DoStatement(self.condition("while"), body, until)
 
     def for_(self, word: str) -> PsNode:
         self.blanks()
@@ -262,7 +267,7 @@ class _Parser(ExpressionParser):
                     self.position += len(name)
                     mode = name
             self.blanks()
-        subject = self.condition()
+        subject = self.condition("switch")
         self.blanks(newlines=True)
         self.expect("{")
         branches: list[tuple[PsNode | None, StatementBlock]] = []

@@ -330,6 +330,8 @@ class PowerShellSession(ABC):
     def put(self, name: str, value: Any) -> None:
         written = name.partition(":")[2]
         name = name.lower()
+        if name == "null":
+            return  # `$null = command` discards the output
         scope, colon, rest = name.partition(":")
         self.check_writable(rest if colon and scope != "env" else name)
         if colon and scope == "env":

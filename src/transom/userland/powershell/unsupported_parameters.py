@@ -19,7 +19,6 @@ _UNSUPPORTED: Final = {
         "Enter-PSSession": _REMOTING,
         "Export-Certificate": "Type",
         "Format-Hex": "Encoding InputObject",
-        "Format-Wide": "Column",
         "Get-Acl": "Audit",
         "Get-CimInstance": "KeyOnly",
         "Get-Command": "Module",
