@@ -71,16 +71,16 @@ def serve(pipe: Connection) -> None:
         datagrams = DnsDatagrams(server.take, "127.0.0.1", 0)
         pipe.send(datagrams.port)
         loop = asyncio.get_running_loop()
-        asked: asyncio.Future[None] = loop.create_future()
+        requested: asyncio.Future[None] = loop.create_future()
 
         def wanted() -> None:
             if pipe.recv() == "cpu":
                 pipe.send(time.process_time())
-            elif not asked.done():
-                asked.set_result(None)
+            elif not requested.done():
+                requested.set_result(None)
 
         loop.add_reader(pipe.fileno(), wanted)
-        await asked
+        await requested
         await datagrams.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -108,23 +108,23 @@ def questions(rng: random.Random) -> Iterator[bytes]:
         )
 
 
-def flood(client: socket.socket, asked: list[bytes], seconds: float) -> int:
+def flood(client: socket.socket, requested: list[bytes], seconds: float) -> int:
     """Answers, with some questions always under way."""
     count = 0
     for i in range(OPEN):
-        client.send(asked[i % len(asked)])
+        client.send(requested[i % len(requested)])
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for _ in range(256):
             client.recv(4096)
             count += 1
-            client.send(asked[count % len(asked)])
+            client.send(requested[count % len(requested)])
     for _ in range(OPEN):
         client.recv(4096)
     return count
 
 
-def paced(client: socket.socket, asked: list[bytes], seconds: float) -> list[float]:
+def paced(client: socket.socket, requested: list[bytes], seconds: float) -> list[float]:
     """How long each answer took, at a steady rate."""
     client.setblocking(False)
     sent: dict[int, float] = {}
@@ -135,7 +135,7 @@ def paced(client: socket.socket, asked: list[bytes], seconds: float) -> list[flo
     while len(times) < total and time.perf_counter() < began + seconds + 2:
         now = time.perf_counter()
         while number < total and began + number / PACE <= now:
-            payload = asked[number % len(asked)]
+            payload = requested[number % len(requested)]
             sent[number & 0xFFFF] = time.perf_counter()
             client.send((number & 0xFFFF).to_bytes(2) + payload[2:])
             number += 1
@@ -159,24 +159,24 @@ def main() -> int:
     client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     client.connect(("127.0.0.1", port))
     client.settimeout(5)
-    asked = [
+    requested = [
         question for question, _ in zip(questions(random.Random(1)), range(20_000), strict=False)
     ]
-    flood(client, asked, 1.0)
+    flood(client, requested, 1.0)
 
     def cpu() -> float:
         ours.send("cpu")
         return float(ours.recv())
 
     before, began = cpu(), time.perf_counter()
-    count = flood(client, asked, seconds)
+    count = flood(client, requested, seconds)
     wall, used = time.perf_counter() - began, cpu() - before
     rate = count / used
     print(
         f"{count / wall:,.0f} answers/s as seen by one client; {1e6 * used / count:.1f} us "
         f"of CPU each: {rate:,.0f}/s a core"
     )
-    times = paced(client, asked, seconds)
+    times = paced(client, requested, seconds)
     p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
     print(
         f"at {PACE:,}/s: p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms, slowest "

@@ -137,14 +137,14 @@ def measure(folder: Path) -> float:
 
 
 def main() -> int:
-    asked = sys.argv[1] if len(sys.argv) > 1 else "1000"
-    if not asked.isdigit():
-        measure(Path(asked))
+    requested = sys.argv[1] if len(sys.argv) > 1 else "1000"
+    if not requested.isdigit():
+        measure(Path(requested))
         return 0
     with tempfile.TemporaryDirectory() as name:
-        write(Path(name), int(asked))
+        write(Path(name), int(requested))
         whole = measure(Path(name))
-    return 0 if whole < GOAL * max(1, int(asked) / 1000) else 1
+    return 0 if whole < GOAL * max(1, int(requested) / 1000) else 1
 
 
 if __name__ == "__main__":

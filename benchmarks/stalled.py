@@ -199,9 +199,9 @@ def flood(client: Client, pid: int, args: argparse.Namespace) -> None:
     peak, worst, gone = resident(pid), 0.0, 0.0
     number = 0
     while time.monotonic() < opened + args.seconds:
-        asked = time.monotonic()
+        requested = time.monotonic()
         client.ask(probe, client.request("/api/v1/namespaces/bench"))
-        worst = max(worst, time.monotonic() - asked)
+        worst = max(worst, time.monotonic() - requested)
         if args.user == "admin":
             for _ in range(args.churn):
                 number += 1
@@ -210,16 +210,16 @@ def flood(client: Client, pid: int, args: argparse.Namespace) -> None:
                 client.ask(probe, client.request(path, method="PATCH", body=body))
         peak = max(peak, resident(pid))
         left = still_open(sockets)
-        if int(asked - opened) % 10 == 0:
+        if int(requested - opened) % 10 == 0:
             print(
-                f"  after {asked - opened:3.0f} s: {resident(pid):.0f} MiB, {left} open, "
+                f"  after {requested - opened:3.0f} s: {resident(pid):.0f} MiB, {left} open, "
                 f"kernel TCP {kernel_tcp():.0f} MiB"
             )
         if not left and not gone:
             gone = time.monotonic() - opened
         if gone and time.monotonic() > opened + gone + 5:
             break
-        time.sleep(max(0.0, asked + 1 - time.monotonic()))
+        time.sleep(max(0.0, requested + 1 - time.monotonic()))
     print(
         f"peak: {peak - idle:+.0f} MiB over idle; all gone after {gone:.0f} s; slowest get "
         "of a client that reads: "

@@ -100,7 +100,7 @@ async def many(runtime: NativeRuntime, image: str, count: int) -> tuple[float, f
     memory = statistics.median(stats.working_set or 0 for stats in runtime.container_stats())
     began = time.perf_counter()
     await runtime.exec_sync(made[-1], ("cmd", "/c", "echo hi"))
-    asked = time.perf_counter() - began
+    requested = time.perf_counter() - began
     began = time.perf_counter()
 
     async def remove(sandbox: str) -> None:
@@ -108,7 +108,7 @@ async def many(runtime: NativeRuntime, image: str, count: int) -> tuple[float, f
             await runtime.remove_sandbox(sandbox)
 
     await asyncio.gather(*(remove(sandbox.id) for sandbox in runtime.sandboxes()))
-    return started, asked, time.perf_counter() - began, memory
+    return started, requested, time.perf_counter() - began, memory
 
 
 async def measure(folder: Path, cache: Path, count: int) -> bool:
@@ -126,7 +126,7 @@ async def measure(folder: Path, cache: Path, count: int) -> bool:
         await runtime.start()
         image = await runtime.pull_image(IMAGE)
         starts, execs = await single(runtime, image)
-        started, asked, removed, memory = await many(runtime, image, count)
+        started, requested, removed, memory = await many(runtime, image, count)
     finally:
         runtime.close()
         monitor.close()
@@ -136,7 +136,7 @@ async def measure(folder: Path, cache: Path, count: int) -> bool:
         ("sandbox and container to the running program", statistics.median(starts), GOAL_START),
         ("a command in it", statistics.median(execs), GOAL_EXEC),
         (f"{count} containers, {AT_ONCE} at a time", started, GOAL_MANY * count / 100),
-        (f"a command with {count} containers", asked, GOAL_EXEC * 2),
+        (f"a command with {count} containers", requested, GOAL_EXEC * 2),
     )
     for what, seconds, goal in rows:
         print(f"{what}: {seconds:.3f} s (goal {goal:g} s)")

@@ -26,17 +26,21 @@ class Script:
     def __init__(self, clock: VirtualClock, lists: list[Any], watches: list[Any]) -> None:
         self._clock = clock
         self._lists, self._watches = lists, watches
-        self.asked: list[tuple[str, str, float]] = []
+        self.requested: list[tuple[str, str, float]] = []
 
     async def list(self, _resource: Any, _namespace: str, **options: Any) -> ObjectList:
-        self.asked.append(("list", options["resource_version"], round(self._clock.monotonic(), 3)))
+        self.requested.append(
+            ("list", options["resource_version"], round(self._clock.monotonic(), 3))
+        )
         answer = self._lists.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer  # type: ignore[no-any-return]
 
     async def watch(self, _resource: Any, _namespace: str, **options: Any) -> BatchedWatch:
-        self.asked.append(("watch", options["resource_version"], round(self._clock.monotonic(), 3)))
+        self.requested.append(
+            ("watch", options["resource_version"], round(self._clock.monotonic(), 3))
+        )
         if not self._watches:
             await asyncio.get_running_loop().create_future()
         answer = self._watches.pop(0)
@@ -75,7 +79,7 @@ def played(
         await clock.run_for(seconds)
         task.cancel()
         await asyncio.wait((task,))
-        return script.asked, informer
+        return script.requested, informer
 
     return asyncio.run(main())
 
@@ -89,22 +93,22 @@ def test_events_move_the_version_and_bookmarks_too() -> None:
         [WatchEvent("BOOKMARK", pod("", 9))],
         ApiUnreachable("cut"),
     ]
-    asked, informer = played([ObjectList([], "5")], [events], 1)
-    assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("watch", "9", 0.0)]
+    requested, informer = played([ObjectList([], "5")], [events], 1)
+    assert requested == [("list", "0", 0.0), ("watch", "5", 0.0), ("watch", "9", 0.0)]
     assert informer.get("x", "a") is not None
 
 
 def test_an_absent_server_is_asked_less_and_less() -> None:
     away = [ApiUnreachable("refused")] * 4
-    asked, _ = played([*away, ObjectList([], "5")], [], 60)
-    assert [at for what, _, at in asked if what == "list"] == [0.0, 1.2, 3.6, 8.4, 18.0]
+    requested, _ = played([*away, ObjectList([], "5")], [], 60)
+    assert [at for what, _, at in requested if what == "list"] == [0.0, 1.2, 3.6, 8.4, 18.0]
 
 
 def test_a_lost_server_is_found_again_without_a_list() -> None:
-    asked, _ = played(
+    requested, _ = played(
         [ObjectList([], "5")], [ApiUnreachable("refused"), ApiUnreachable("refused")], 60
     )
-    assert asked == [
+    assert requested == [
         ("list", "0", 0.0),
         ("watch", "5", 0.0),
         ("watch", "5", 1.2),
@@ -114,8 +118,8 @@ def test_a_lost_server_is_found_again_without_a_list() -> None:
 
 def test_a_busy_server_is_asked_again_from_the_same_version() -> None:
     busy = [errors.service_unavailable("the server is stopping"), errors.too_many_requests("later")]
-    asked, _ = played([ObjectList([], "5")], busy, 60)
-    assert asked == [
+    requested, _ = played([ObjectList([], "5")], busy, 60)
+    assert requested == [
         ("list", "0", 0.0),
         ("watch", "5", 0.0),
         ("watch", "5", 1.2),
@@ -124,10 +128,10 @@ def test_a_busy_server_is_asked_again_from_the_same_version() -> None:
 
 
 def test_a_forgotten_version_leads_to_a_fresh_list() -> None:
-    asked, informer = played(
+    requested, informer = played(
         [ObjectList([pod("a", 3)], "5"), ObjectList([pod("b", 8)], "9")], [[GONE]], 60
     )
-    assert asked == [
+    assert requested == [
         ("list", "0", 0.0),
         ("watch", "5", 0.0),
         ("list", "", 1.2),
@@ -142,12 +146,12 @@ def test_a_list_not_older_than_what_was_seen_falls_back() -> None:
         1,
         [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
     )
-    asked, informer = played(
+    requested, informer = played(
         [ObjectList([pod("a", 5)], "5"), too_large, ObjectList([], "3")],
         [errors.internal("boom")],
         60,
     )
-    assert [(what, version) for what, version, _ in asked] == [
+    assert [(what, version) for what, version, _ in requested] == [
         ("list", "0"),
         ("watch", "5"),
         ("list", "5"),
@@ -158,8 +162,8 @@ def test_a_list_not_older_than_what_was_seen_falls_back() -> None:
 
 
 def test_watches_that_end_at_once_are_not_repeated_at_once() -> None:
-    asked, _ = played([ObjectList([], "5")], [[], []], 60)
-    assert [at for what, _, at in asked if what == "watch"] == [0.0, 1.2, 3.6]
+    requested, _ = played([ObjectList([], "5")], [[], []], 60)
+    assert [at for what, _, at in requested if what == "watch"] == [0.0, 1.2, 3.6]
 
 
 async def test_a_failing_handler_does_not_stop_others() -> None:

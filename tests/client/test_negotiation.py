@@ -68,11 +68,11 @@ async def test_each_resource_is_asked_for_in_a_served_version(
 ) -> None:
     async with play(release) as (client, server):
         used: list[str] = []
-        asked: list[str] = []
+        requested: list[str] = []
         get_json = server.get_json
 
         async def documents(path: str) -> object:
-            asked.append(path)
+            requested.append(path)
             return await get_json(path)
 
         async def listed(resource: GroupVersionResource, *_: object, **__: object) -> ObjectList:
@@ -84,7 +84,7 @@ async def test_each_resource_is_asked_for_in_a_served_version(
         await client.list(resource)
         await client.list(resource)
         assert used == [version, version]
-        assert len(asked) == len(set(asked))
+        assert len(requested) == len(set(requested))
 
 
 async def test_objects_are_converted_both_ways(play: ContextFactory) -> None:

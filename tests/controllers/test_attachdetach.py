@@ -62,13 +62,13 @@ class World:
         await self.client.create(
             PERSISTENT_VOLUMES, "", {"metadata": {"name": name}, "spec": {**spec, **source}}
         )
-        asked = {"accessModes": list(modes), "storageClassName": "", "volumeName": name}
+        requested = {"accessModes": list(modes), "storageClassName": "", "volumeName": name}
         await self.client.create(
             PERSISTENT_VOLUME_CLAIMS,
             NS,
             {
                 "metadata": {"name": name},
-                "spec": {**asked, "resources": {"requests": {"storage": "1Gi"}}},
+                "spec": {**requested, "resources": {"requests": {"storage": "1Gi"}}},
             },
         )
         await self.plane.settle(1)

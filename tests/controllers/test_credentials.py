@@ -185,14 +185,14 @@ async def test_a_request_may_ask_for_a_shorter_validity(
 
 def test_what_else_a_request_asks_for_is_not_granted() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    asked = (
+    requested = (
         x509.CertificateSigningRequestBuilder()
         .subject_name(x509.Name([]))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
     made = x509.load_pem_x509_certificate(
-        sign(asked.public_bytes(serialization.Encoding.PEM), ["client auth"])
+        sign(requested.public_bytes(serialization.Encoding.PEM), ["client auth"])
     )
     assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     with pytest.raises(ValueError, match="unrecognized usage"):

@@ -46,7 +46,7 @@ class Server:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.usage: str | None = None
         self.answers: dict[str, Any] = {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         original = InProcessClient.get_json
 
         async def get_json(client: InProcessClient, path: str) -> Any:
@@ -64,7 +64,7 @@ class Server:
                     }
                     document = {**document, "groups": [*document["groups"], group]}
                 return document
-            self.asked.append(path)
+            self.requested.append(path)
             bare, _, query = path.partition("?")
             if bare in self.answers:
                 return self.answers[bare]
@@ -310,7 +310,7 @@ async def test_the_highest_proposal_of_several_metrics_counts(
         ]
         assert any(
             "metricLabelSelector" not in path and "labelSelector=q%3Da" in path
-            for path in server.asked
+            for path in server.requested
         )
         active = next(c for c in status["conditions"] if c["type"] == "ScalingActive")
         assert (

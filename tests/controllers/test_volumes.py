@@ -260,14 +260,14 @@ class Maker:
     """A provisioner that fails the first time."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requested = 0
         self.deleted: list[str] = []
 
     async def provision(
         self, claim: Object, storage_class: Object, name: str, node: str
     ) -> ProvisionedVolume:
-        self.asked += 1
-        if self.asked == 1:
+        self.requested += 1
+        if self.requested == 1:
             raise ProvisioningFailure("no space")
         return ProvisionedVolume({"csi": {"driver": "maker", "volumeHandle": name}})
 

@@ -89,7 +89,7 @@ async def test_questions_to_other_servers_are_bounded(monkeypatch: pytest.Monkey
         await asyncio.sleep(0)
     done = [task.result() for task in tasks if task.done()]
     assert [outcome.rcode for outcome in done] == [wire.SERVFAIL] * 15
-    assert len(forwarder._asked) == 5
+    assert len(forwarder._requested) == 5
     for task in tasks:
         task.cancel()
     await forwarder.close()

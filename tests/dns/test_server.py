@@ -135,12 +135,12 @@ class Others:
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
-        self.asked: list[tuple[str, str, str]] = []
+        self.requested: list[tuple[str, str, str]] = []
 
     def _reply(self, server: DnsServerAddress, payload: bytes, transport: str) -> bytes:
         query = dns.message.from_wire(payload)
         question = query.question[0]
-        self.asked.append((server.address, question.name.to_text(), transport))
+        self.requested.append((server.address, question.name.to_text(), transport))
         answer = self.answers.get(server.address)
         if answer is None:
             raise ConnectionRefusedError
@@ -204,10 +204,10 @@ def test_other_names_are_asked_for_upstream_and_kept_for_a_while() -> None:
     )
     clock.advance(10)
     assert shown(ask(on, "WWW.example.test."))[1] == ["WWW.example.test. 20 IN A 192.0.2.80"]
-    assert others.asked == [("192.0.2.1", "www.example.test.", "udp")]
+    assert others.requested == [("192.0.2.1", "www.example.test.", "udp")]
     clock.advance(21)
     assert shown(ask(on, "www.example.test."))[0] == "NOERROR"
-    assert len(others.asked) == 2
+    assert len(others.requested) == 2
 
 
 def test_no_upstream_no_other_names() -> None:
@@ -220,14 +220,14 @@ def test_denials_are_kept_as_long_as_they_say() -> None:
     for wait in (0, 19, 2):
         clock.advance(wait)
         assert shown(ask(on, "www.example.test."))[0] == "NXDOMAIN"
-    assert len(others.asked) == 2
+    assert len(others.requested) == 2
 
 
 def test_the_next_upstream_is_asked_when_one_fails() -> None:
     others = Others(**{"192.0.2.1": failure, TWO: addresses("192.0.2.81")})
     on = forwarding(others, upstreams=("192.0.2.9", "192.0.2.1", TWO))
     assert shown(ask(on, "www.example.test."))[1] == ["www.example.test. 30 IN A 192.0.2.81"]
-    assert [address for address, _, _ in others.asked] == ["192.0.2.9", "192.0.2.1", TWO]
+    assert [address for address, _, _ in others.requested] == ["192.0.2.9", "192.0.2.1", TWO]
 
 
 async def test_no_answer() -> None:
@@ -248,7 +248,7 @@ def test_truncated_answers_are_asked_for_again_over_a_connection() -> None:
         shown(ask(forwarding(others, upstreams=("192.0.2.1",)), "www.example.test."))[0]
         == "NOERROR"
     )
-    assert [transport for _, _, transport in others.asked] == ["udp", "tcp"]
+    assert [transport for _, _, transport in others.requested] == ["udp", "tcp"]
 
 
 def test_stub_domains() -> None:
@@ -273,7 +273,7 @@ def test_addresses_of_others_are_asked_for_upstream() -> None:
         f"1.0.0.10.in-addr.arpa. 5 IN PTR svc1.{C}"
     ]
     ask(on, "9.9.9.9.in-addr.arpa.", "PTR")
-    assert others.asked == [("192.0.2.1", "9.9.9.9.in-addr.arpa.", "udp")]
+    assert others.requested == [("192.0.2.1", "9.9.9.9.in-addr.arpa.", "udp")]
 
 
 def test_external_names_are_followed() -> None:
@@ -297,10 +297,10 @@ async def test_a_question_that_comes_back_does_not_go_round() -> None:
     made: list[DnsServer] = []
 
     class Mirror:
-        asked = 0
+        requested = 0
 
         async def datagram(self, _server: DnsServerAddress, payload: bytes) -> bytes:
-            self.asked += 1
+            self.requested += 1
             answer = await made[0].respond(payload)
             assert answer is not None
             return answer
@@ -317,7 +317,7 @@ async def test_a_question_that_comes_back_does_not_go_round() -> None:
     await clock.run_for(6.0)
     answer = await coming
     assert answer is not None and wire.parse_dns_message(answer).rcode == wire.SERVFAIL
-    assert mirror.asked <= 3
+    assert mirror.requested <= 3
     await made[0].close()
 
 

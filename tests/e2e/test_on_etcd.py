@@ -42,8 +42,8 @@ def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
 
 
 def _revision(member: EtcdProcess) -> int:
-    asked = urllib.request.Request(f"http://{member.address}/v3/kv/range", b'{"key": "AA=="}')
-    with urllib.request.urlopen(asked, timeout=5) as answer:
+    requested = urllib.request.Request(f"http://{member.address}/v3/kv/range", b'{"key": "AA=="}')
+    with urllib.request.urlopen(requested, timeout=5) as answer:
         return int(json.load(answer)["header"]["revision"])
 
 

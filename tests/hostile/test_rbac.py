@@ -155,10 +155,13 @@ def test_reviews_of_users_in_many_groups(victim: Victim, attack: Attack, rounds:
     """Neither the decision nor the cache of decisions may grow with what a review names."""
     client = victim.client()
     path = "/apis/authorization.k8s.io/v1/namespaces/crowd/localsubjectaccessreviews"
-    asked = {"namespace": "crowd", "verb": "get", "resource": "pods"}
+    requested = {"namespace": "crowd", "verb": "get", "resource": "pods"}
 
     def review(spec: dict[str, object]) -> bool:
-        body = {"metadata": {"namespace": "crowd"}, "spec": {**spec, "resourceAttributes": asked}}
+        body = {
+            "metadata": {"namespace": "crowd"},
+            "spec": {**spec, "resourceAttributes": requested},
+        }
         allowed: bool = client.ok("POST", path, body)["status"]["allowed"]
         return allowed
 

@@ -61,14 +61,14 @@ def test_names_round_trip(name: bytes) -> None:
 
 @given(NAME, RECORDS, RECORDS, RECORDS, st.none() | EDNS)
 def test_messages_round_trip(
-    asked: bytes,
+    requested: bytes,
     answers: list[DnsRecord],
     authority: list[DnsRecord],
     additional: list[DnsRecord],
     edns: Edns | None,
 ) -> None:
-    packed = PackedMessage(asked, wire.AA, answers, authority, additional)
-    data = packed.message(7, asked + b"\0\1\0\1", wire.RD, 65535, edns)
+    packed = PackedMessage(requested, wire.AA, answers, authority, additional)
+    data = packed.message(7, requested + b"\0\1\0\1", wire.RD, 65535, edns)
     read = wire.parse_dns_message(data)
     assert read.flags == wire.QR | wire.AA | wire.RD
     assert (read.id, read.edns) == (7, edns)
@@ -160,41 +160,47 @@ def test_long_chains_of_pointers_are_not_followed() -> None:
 
 
 def test_owners_are_compressed_in_the_spelling_of_the_question() -> None:
-    asked = wire.encode_name("WEB.default.SVC.cluster.local")
+    requested = wire.encode_name("WEB.default.SVC.cluster.local")
     records = [
         DnsRecord(wire.encode_name("web.default.svc.cluster.local"), wire.A, 30, b"\1\2\3\4")
     ]
     soa = DnsRecord(
         wire.encode_name("cluster.local"), wire.SOA, 30, wire.soa_data(b"\0", b"\0", 1, 2, 3, 4, 5)
     )
-    data = PackedMessage(asked, 0, records, [soa]).message(1, asked + b"\0\1\0\1", 0, 512)
+    data = PackedMessage(requested, 0, records, [soa]).message(1, requested + b"\0\1\0\1", 0, 512)
     read = wire.parse_dns_message(data)
-    assert read.answers[0].name == asked
-    assert len(data) == 12 + len(asked) + 4 + 16 + 2 + 10 + len(soa.data)
+    assert read.answers[0].name == requested
+    assert len(data) == 12 + len(requested) + 4 + 16 + 2 + 10 + len(soa.data)
 
 
 def test_what_does_not_fit_is_left_away() -> None:
-    asked = wire.encode_name("many.default.svc.cluster.local")
-    records = [DnsRecord(asked, wire.A, 30, bytes((10, 0, 0, i))) for i in range(100)]
-    packed = PackedMessage(asked, wire.AA, records, (), [DnsRecord(asked, wire.TXT, 5, b"\1x")])
+    requested = wire.encode_name("many.default.svc.cluster.local")
+    records = [DnsRecord(requested, wire.A, 30, bytes((10, 0, 0, i))) for i in range(100)]
+    packed = PackedMessage(
+        requested, wire.AA, records, (), [DnsRecord(requested, wire.TXT, 5, b"\1x")]
+    )
     for limit, edns in ((512, None), (700, Edns(700)), (60, None)):
-        read = wire.parse_dns_message(packed.message(1, asked + b"\0\1\0\1", 0, limit, edns))
+        read = wire.parse_dns_message(packed.message(1, requested + b"\0\1\0\1", 0, limit, edns))
         assert read.truncated
-        assert len(read.answers) == (limit - 12 - len(asked) - 4 - (11 if edns else 0)) // 16
-    assert not wire.parse_dns_message(packed.message(1, asked + b"\0\1\0\1", 0, 65535)).truncated
+        assert len(read.answers) == (limit - 12 - len(requested) - 4 - (11 if edns else 0)) // 16
+    assert not wire.parse_dns_message(
+        packed.message(1, requested + b"\0\1\0\1", 0, 65535)
+    ).truncated
 
 
 def test_addresses_take_turns() -> None:
-    asked = wire.encode_name("a.b")
-    alias = DnsRecord(asked, wire.CNAME, 5, wire.encode_name("c.b"))
+    requested = wire.encode_name("a.b")
+    alias = DnsRecord(requested, wire.CNAME, 5, wire.encode_name("c.b"))
     records = [
         DnsRecord(wire.encode_name("c.b"), wire.A, 30, bytes((10, 0, 0, i))) for i in range(3)
     ]
     for before in ([], [alias]):
-        packed = PackedMessage(asked, 0, [*before, *records])
+        packed = PackedMessage(requested, 0, [*before, *records])
         seen = []
         for _ in range(4):
-            read = wire.parse_dns_message(packed.message(1, asked + b"\0\1\0\1", 0, 512)).answers
+            read = wire.parse_dns_message(
+                packed.message(1, requested + b"\0\1\0\1", 0, 512)
+            ).answers
             assert list(read[: len(before)]) == before
             seen.append([record.data[3] for record in read[len(before) :]])
         assert seen == [[1, 2, 0], [2, 0, 1], [0, 1, 2], [1, 2, 0]]

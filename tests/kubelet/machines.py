@@ -35,7 +35,7 @@ class FakeApi:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.objects: dict[tuple[str, str, str], Object] = {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.tokens: list[Object] = []
         self.version = 0
 
@@ -54,7 +54,7 @@ class FakeApi:
     async def get(
         self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
     ) -> Object:
-        self.asked.append(f"{resource.plural}/{name}")
+        self.requested.append(f"{resource.plural}/{name}")
         found = self.objects.get((resource.plural, namespace, name))
         if found is None:
             raise errors.not_found(resource.group_resource, name)

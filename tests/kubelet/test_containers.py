@@ -196,7 +196,7 @@ def test_a_volume_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "recorded"),
+    ("requested", "recorded"),
     [
         ("/data", "c:/data"),
         ("data", "c:\\data"),
@@ -206,8 +206,10 @@ def test_a_volume_that_is_not_there() -> None:
         ("\\data", "c:\\data"),
     ],
 )
-def test_mount_paths_of_windows(asked: str, recorded: str) -> None:
-    config = Machine("windows").config(pod({"volumeMounts": [mount("v", asked)]}, volumes=[EMPTY]))
+def test_mount_paths_of_windows(requested: str, recorded: str) -> None:
+    config = Machine("windows").config(
+        pod({"volumeMounts": [mount("v", requested)]}, volumes=[EMPTY])
+    )
     assert config.mounts[0].container_path == recorded
     assert config.mounts[0].host_path == f"{WINDOWS_DIR}\\volumes\\kubernetes.io~empty-dir\\v"
 

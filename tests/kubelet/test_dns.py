@@ -80,8 +80,11 @@ def test_no_cluster_dns() -> None:
 
 def test_limits() -> None:
     machine = Machine()
-    asked = {"nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3"], "searches": ["a.b", "c.d", "e.f"]}
-    found = dns_of(machine, dnsConfig=asked)
+    requested = {
+        "nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3"],
+        "searches": ["a.b", "c.d", "e.f"],
+    }
+    found = dns_of(machine, dnsConfig=requested)
     assert found.servers == ("10.96.0.10", "1.1.1.1", "2.2.2.2")
     assert found.searches == (*CLUSTER, "example.com", "a.b", "c.d")
     assert machine.events.recorded == [

@@ -222,7 +222,7 @@ ROOT = "which will be regarded as root identity and will break non-root policy"
 
 
 @pytest.mark.parametrize(
-    ("asked", "of_image", "version", "message"),
+    ("requested", "of_image", "version", "message"),
     [
         (
             "ContainerAdministrator",
@@ -256,10 +256,12 @@ ROOT = "which will be regarded as root identity and will break non-root policy"
         ),
     ],
 )
-def test_not_as_administrator(asked: str | None, of_image: str, version: str, message: str) -> None:
+def test_not_as_administrator(
+    requested: str | None, of_image: str, version: str, message: str
+) -> None:
     context: dict[str, Any] = {"runAsNonRoot": True}
-    if asked:
-        context["windowsOptions"] = {"runAsUserName": asked}
+    if requested:
+        context["windowsOptions"] = {"runAsUserName": requested}
     found = ""
     try:
         windows({"securityContext": context}, image(username=of_image), {"version": version})

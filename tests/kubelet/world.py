@@ -245,12 +245,12 @@ class Reviews:
     """An API server that knows one token and who may do what."""
 
     def __init__(self) -> None:
-        self.asked: list[Object] = []
+        self.requested: list[Object] = []
         self.denied: set[str] = set()
         self.broken = False
 
     async def create(self, resource: Any, namespace: str, obj: Object) -> Object:
-        self.asked.append(obj)
+        self.requested.append(obj)
         if self.broken:
             raise OSError("no way there")
         spec = obj["spec"]

@@ -44,12 +44,12 @@ class Fake:
 
     def __init__(self, content: dict[tuple[str, str], Any]) -> None:
         self.content = content
-        self.asked: list[tuple[str, str, str]] = []
+        self.requested: list[tuple[str, str, str]] = []
 
     async def list(
         self, resource: GroupVersionResource, namespace: str = "", **_: Any
     ) -> ObjectList:
-        self.asked.append((resource.plural, resource.version, namespace))
+        self.requested.append((resource.plural, resource.version, namespace))
         found = self.content.get((resource.plural, resource.version), [])
         if isinstance(found, str):
             raise ApiError(404 if found == "NotFound" else 403, found, "no")
@@ -99,13 +99,13 @@ def test_only_what_files_refer_to() -> None:
         }
     ]
     live, client = cluster({("runtimeclasses", "v1"): classes}, all_kinds=False)
-    assert {plural for plural, _, _ in client.asked} == {"nodes", "runtimeclasses"}
+    assert {plural for plural, _, _ in client.requested} == {"nodes", "runtimeclasses"}
     assert [obj.kind for obj in live.objects] == ["RuntimeClass"]
 
 
 def test_a_namespace() -> None:
     _, client = cluster({}, namespace="n")
-    assert ("pods", "v1", "n") in client.asked and ("namespaces", "v1", "") in client.asked
+    assert ("pods", "v1", "n") in client.requested and ("namespaces", "v1", "") in client.requested
 
 
 def test_other_problems_are_not_hidden() -> None:

@@ -15,16 +15,16 @@ class Kubelets:
     def __init__(self, clock: VirtualClock, *names: str) -> None:
         self.clock = clock
         self.names = list(names)
-        self.asked: list[tuple[float, str]] = []
+        self.requested: list[tuple[float, str]] = []
         self.faults: dict[str, Callable[[], Any]] = {}
 
     async def fetch(self, node: str) -> Any:
-        self.asked.append((self.clock.monotonic(), node))
+        self.requested.append((self.clock.monotonic(), node))
         if node in self.faults:
             await self.faults[node]()
         now = rfc3339(self.clock.time())
         used = {
-            "cpu": {"time": now, "usageNanoCores": len(self.asked)},
+            "cpu": {"time": now, "usageNanoCores": len(self.requested)},
             "memory": {"time": now, "workingSetBytes": 1},
         }
         reference = {"namespace": "d", "name": f"on-{node}"}
@@ -52,7 +52,7 @@ async def test_nodes_are_asked_in_turn_over_the_interval() -> None:
     async with play("c", "a", "d", "b") as (clock, kubelets, scraper):
         await clock.run_for(7.4)
         turns = [0, 5 / 4, 10 / 4, 15 / 4, 5, 25 / 4]
-        assert [(round(time, 6), name) for time, name in kubelets.asked] == list(
+        assert [(round(time, 6), name) for time, name in kubelets.requested] == list(
             zip(turns, "abcdab", strict=True)
         )
         assert scraper.node("c") is not None
@@ -65,8 +65,8 @@ async def test_nodes_are_asked_in_turn_over_the_interval() -> None:
 async def test_a_thousand_nodes_are_asked_in_groups() -> None:
     async with play(*(f"n{i}" for i in range(1000))) as (clock, kubelets, _scraper):
         await clock.run_for(14.99)
-        assert len(kubelets.asked) == len({name for _, name in kubelets.asked}) == 1000
-        assert len({time for time, _ in kubelets.asked}) == 150
+        assert len(kubelets.requested) == len({name for _, name in kubelets.requested}) == 1000
+        assert len({time for time, _ in kubelets.requested}) == 150
 
 
 async def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
@@ -99,7 +99,7 @@ async def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
         assert scraper.node("a") is None
         del kubelets.faults["a"]
         await clock.run_for(12)
-        assert [time for time, _ in kubelets.asked] == [
+        assert [time for time, _ in kubelets.requested] == [
             0,
             5,
             15,

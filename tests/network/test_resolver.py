@@ -154,7 +154,7 @@ class Net:
 
     def __init__(self, answers: dict[tuple[str, str], str | int]) -> None:
         self.answers = answers
-        self.asked: list[tuple[str, str]] = []
+        self.requested: list[tuple[str, str]] = []
         self.clock = VirtualClock()
 
     async def ask(self, server: str, port: int, payload: bytes) -> bytes:
@@ -162,7 +162,7 @@ class Net:
         question = message.question
         assert question is not None and port == 53
         name = wire.name_text(question.name)
-        self.asked.append((server, name))
+        self.requested.append((server, name))
         answer = self.answers.get((server, name), self.answers.get((server, "*"), wire.NXDOMAIN))
         if answer == -1:
             await asyncio.get_running_loop().create_future()
@@ -198,7 +198,7 @@ class Net:
 def test_the_search_list_is_gone_through() -> None:
     net = Net({("10.96.0.10", "db.x.svc.cluster.local"): "10.96.0.7"})
     assert net.find("db.x")[0] == ["10.96.0.7"]
-    assert net.asked == [
+    assert net.requested == [
         ("10.96.0.10", "db.x.ns.svc.cluster.local"),
         ("10.96.0.10", "db.x.svc.cluster.local"),
     ]
@@ -208,11 +208,11 @@ def test_the_search_list_is_gone_through() -> None:
 def test_windows_does_not_find_the_same_name() -> None:
     net = Net({("10.96.0.10", "db.x.svc.cluster.local"): "10.96.0.7"})
     assert net.find("db.x", "windows")[0] == (11001, "No such host is known.")
-    assert net.asked == [("10.96.0.10", "db.x")]
+    assert net.requested == [("10.96.0.10", "db.x")]
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "asked"),
+    ("answer", "error", "requested"),
     [
         (wire.NXDOMAIN, (socket.EAI_NONAME, "Name or service not known"), 4),
         (wire.NOERROR, (-5, "No address associated with hostname"), 4),
@@ -229,17 +229,17 @@ def test_windows_does_not_find_the_same_name() -> None:
         ),  # two attempts, and no further name
     ],
 )
-def test_errors(answer: int, error: tuple[int, str], asked: int) -> None:
+def test_errors(answer: int, error: tuple[int, str], requested: int) -> None:
     net = Net({("10.96.0.10", "*"): answer})
     assert net.find("db")[0] == error
-    assert len(net.asked) == asked
+    assert len(net.requested) == requested
 
 
 def test_the_next_server_is_asked_when_one_is_silent_or_refuses() -> None:
     dns = POD._replace(servers=("1.1.1.1", "2.2.2.2", "3.3.3.3"))
     net = Net({("1.1.1.1", "*"): -1, ("2.2.2.2", "*"): wire.REFUSED, ("3.3.3.3", "*"): "10.0.0.1"})
     found, seconds = net.find("db.", dns=dns)
-    assert (found, [server for server, _ in net.asked]) == (
+    assert (found, [server for server, _ in net.requested]) == (
         ["10.0.0.1"],
         ["1.1.1.1", "2.2.2.2", "3.3.3.3"],
     )

@@ -180,12 +180,12 @@ def test_what_windows_nodes_of_a_release_have(
         docker,
         pause,
     )
-    asked: list[Any] = [{"name": "w", "os": "windows", "runtime": "containerd"}]
+    requested: list[Any] = [{"name": "w", "os": "windows", "runtime": "containerd"}]
     if containerd:
-        assert nodes.specs_from_rows(config, asked)[0].runtime_version == "1.4.3"
+        assert nodes.specs_from_rows(config, requested)[0].runtime_version == "1.4.3"
     else:
         with pytest.raises(UserError, match="cannot have containerd"):
-            nodes.specs_from_rows(config, asked)
+            nodes.specs_from_rows(config, requested)
 
 
 @pytest.mark.parametrize(

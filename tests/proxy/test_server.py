@@ -16,10 +16,10 @@ class Informers:
     """Stands for a factory: remembers handlers, and is synced when the test says so."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
+        self.requested: dict[str, Any] = {}
 
     def __call__(self, resource: Any, *, label_selector: str = "") -> Any:
-        made = self.asked[resource.plural] = _Informer(label_selector)
+        made = self.requested[resource.plural] = _Informer(label_selector)
         return made
 
 
@@ -45,8 +45,8 @@ async def test_informers_feed_a_tracker_of_either_source() -> None:
         factory: InformerFactory = informers  # type: ignore[assignment]
         synced = asyncio.create_task(feed_proxier(tracker, factory, label_selector=SELECTOR)())
         nodes = {"nodes"} if source == "slices" else set()  # whose zones decide about hints
-        assert set(informers.asked) == {"services", plural} | nodes
-        services, others = informers.asked["services"], informers.asked[plural]
+        assert set(informers.requested) == {"services", plural} | nodes
+        services, others = informers.requested["services"], informers.requested[plural]
         assert (
             services.selector
             == "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"

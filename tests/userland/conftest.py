@@ -349,7 +349,7 @@ class Context:
 
     async def ask(self, server: str, port: int, payload: bytes) -> bytes:
         """One name server, of a cluster with few services, and the box's own servers."""
-        self.box.asked.append(server)
+        self.box.requested.append(server)
         if server == "127.0.0.1":
             if port not in self.box.answering:
                 raise ConnectionRefusedError
@@ -461,7 +461,7 @@ class Box:
             self.clock,
             random.Random(1),
         )
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.stack = without_stack(
             "box", ["10.244.1.2"], os="windows" if os == "windows" else "linux"
         )

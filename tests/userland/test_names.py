@@ -284,4 +284,4 @@ def test_a_file_of_linux_changes_nothing_on_windows(windows: Box) -> None:
     )
     assert windows.powershell("(Resolve-DnsName kubernetes).IPAddress").out == "10.96.0.1\r\n"
     assert windows.powershell("Resolve-DnsName db").code == 1
-    assert set(windows.asked) == {"10.96.0.10"}
+    assert set(windows.requested) == {"10.96.0.10"}

@@ -18,12 +18,12 @@ class ReviewingApi:
     def __init__(self, version: str, status: int = 201) -> None:
         self.path = REVIEWS.format(version)
         self.status = status
-        self.asked = 0
+        self.requested = 0
 
     def __call__(self, request: HttpRequest) -> Answer:
         if "selfsubjectreviews" not in request.path:
             return HttpResponse(200, [], b'{"major":"1","minor":"36"}')
-        self.asked += 1
+        self.requested += 1
         if request.path != self.path:
             return HttpResponse(404, [], b"{}")
         assert orjson.loads(request.body)["kind"] == "SelfSubjectReview"
@@ -38,9 +38,9 @@ async def test_the_server_names_the_user_once(browser: ContextFactory, version: 
         page = (await console.get("/lint")).text
         assert "system:admin &lt;script&gt;alert(1)&lt;/script&gt; @ blue" in page
         assert EVIL not in page
-        asked = api.asked
+        requested = api.requested
         await console.get("/lint")
-        assert api.asked == asked
+        assert api.requested == requested
 
 
 @pytest.mark.parametrize(("version", "status"), [("v9", 201), ("v1", 403), ("v1", 500)])

@@ -38,7 +38,7 @@ def advisor(*reject: str) -> Advisor:
 def review(
     version: str = "v1", kind: str = "Pod", group: str = "", **request: Any
 ) -> dict[str, Any]:
-    asked = {
+    requested = {
         "uid": "u",
         "kind": {"group": group, "version": "v1", "kind": kind},
         "operation": "CREATE",
@@ -49,7 +49,7 @@ def review(
     return {
         "apiVersion": f"admission.k8s.io/{version}",
         "kind": "AdmissionReview",
-        "request": asked,
+        "request": requested,
     }
 
 
@@ -64,7 +64,7 @@ def test_answers_come_in_the_version_of_the_question(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         {"operation": "DELETE", "object": None, "oldObject": POD},
         {"operation": "CONNECT"},
@@ -75,8 +75,8 @@ def test_answers_come_in_the_version_of_the_question(version: str) -> None:
         {"object": {}},
     ],
 )
-def test_what_is_not_asked_about_passes(asked: dict[str, Any]) -> None:
-    assert answer_review(review(**asked), advisor("WIN-*")).review["response"] == {
+def test_what_is_not_asked_about_passes(requested: dict[str, Any]) -> None:
+    assert answer_review(review(**requested), advisor("WIN-*")).review["response"] == {
         "uid": "u",
         "allowed": True,
     }

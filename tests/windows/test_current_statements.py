@@ -162,11 +162,11 @@ def test_stop_signals_of_windows() -> None:
 
 @pytest.mark.windows("W-POD-15", "WIN-POD-115")
 def test_resources_of_a_whole_pod_are_refused_for_windows() -> None:
-    asked = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
-    assert "may not be set for a windows pod" in "\n".join(errors(windows_pod(resources=asked)))
-    assert errors(make_pod(resources=asked)) == []
+    requested = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+    assert "may not be set for a windows pod" in "\n".join(errors(windows_pod(resources=requested)))
+    assert errors(make_pod(resources=requested)) == []
     matcher = LimitMatcher([LIMITS["WIN-POD-115"]])
-    assert [hit.path for hit in matcher.find("Pod", windows_pod(resources=asked))] == [
+    assert [hit.path for hit in matcher.find("Pod", windows_pod(resources=requested))] == [
         "spec.resources"
     ]
     assert not match.record_holds(LIMITS["WIN-POD-115"], NodeTarget((1, 33)))

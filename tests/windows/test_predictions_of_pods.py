@@ -309,7 +309,7 @@ async def no_share(node: TryNode, prediction: Prediction, pod: Object, plain: Ob
     assert (await run(node, pod, "cmd", "/c", "dir /b \\\\contoso.com\\SYSVOL")).exit_code != 0
 
 
-def _asked(name: str, dns: DnsConfig, os: Literal["linux", "windows"]) -> list[str]:
+def _requested(name: str, dns: DnsConfig, os: Literal["linux", "windows"]) -> list[str]:
     """The names that a resolver asks for."""
     return [step.name for step in resolver_steps(name, dns, os)]
 
@@ -327,8 +327,8 @@ async def one_suffix(node: TryNode, prediction: Prediction, pod: Object, plain: 
     """Of the list that the pod asks for, a bare name gets the first alone."""
     dns = meant(node, pod).config.dns
     assert {"a.example.com", "b.example.com"} <= set(dns.searches) and len(dns.searches) > 2
-    assert _asked("db", dns, "windows") == [f"db.{dns.searches[0]}"]
-    assert _asked("db", dns, "linux") == [*(f"db.{suffix}" for suffix in dns.searches), "db"]
+    assert _requested("db", dns, "windows") == [f"db.{dns.searches[0]}"]
+    assert _requested("db", dns, "linux") == [*(f"db.{suffix}" for suffix in dns.searches), "db"]
 
 
 @look
@@ -337,11 +337,11 @@ async def options_ignored(
 ) -> None:
     # the runtime receives it and does not use it
     await _ignored(node, prediction, pod, plain, "dns")
-    asked, usual = meant(node, pod).config.dns, meant(node, plain).config.dns
-    assert asked.options != usual.options
+    requested, usual = meant(node, pod).config.dns, meant(node, plain).config.dns
+    assert requested.options != usual.options
     for name in ("db", "db.shop", "db.shop.svc.cluster.local"):
-        assert _asked(name, asked, "windows") == _asked(name, usual, "windows")
-    assert _asked("db.shop", asked, "linux") != _asked("db.shop", usual, "linux")
+        assert _requested(name, requested, "windows") == _requested(name, usual, "windows")
+    assert _requested("db.shop", requested, "linux") != _requested("db.shop", usual, "linux")
 
 
 @look
@@ -353,8 +353,8 @@ async def name_with_a_dot(
     """
     [[_, name]] = [pair for pair in config(node, pod).env if pair[0] == "DB_HOST"]
     dns = meant(node, pod).config.dns
-    assert _asked(name, dns, "windows") == ["db.backend"]
-    assert "db.backend.svc.cluster.local" in _asked(name, dns, "linux")
+    assert _requested(name, dns, "windows") == ["db.backend"]
+    assert "db.backend.svc.cluster.local" in _requested(name, dns, "linux")
 
 
 @look

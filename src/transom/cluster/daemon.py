@@ -317,7 +317,7 @@ def stop_daemon(
     """
     if running_pid(config) is None:
         return False
-    started = asked = time.monotonic()
+    started = requested = time.monotonic()
     reported = False
     signalled = 0
     while running_pid(config) is not None:
@@ -326,14 +326,14 @@ def stop_daemon(
         # `transom up` and its background process hold the lock in turn
         if pid and pid != signalled:
             _signal(pid, signal.SIGTERM)
-            signalled, asked = pid, now
-        elif pid and now - asked > timeout:
+            signalled, requested = pid, now
+        elif pid and now - requested > timeout:
             report_progress(
                 f"cluster {config.name!r} did not stop within {timeout:.0f} s, killing it"
             )
             _signal(pid, signal.SIGKILL)
-            asked, timeout = now, 10.0
-        elif not pid and now - asked > timeout:  # a process that is ending has no open files
+            requested, timeout = now, 10.0
+        elif not pid and now - requested > timeout:  # a process that is ending has no open files
             raise UserError(
                 f"cluster {config.name!r} is in use by another transom command",
                 "wait until that command ends, then try again",

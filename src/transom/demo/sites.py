@@ -74,15 +74,15 @@ def _introduced(site: DemoSite, other: DemoSite) -> DemoSite:
     """Knows which server to query and what its response contains: pod names start with the name of
     their Deployment.
     """
-    asked = f"{other.os}{other.hello}"
+    requested = f"{other.os}{other.hello}"
     page = site.page.replace("@HOST@", other.os).replace("@PATH@", other.hello.lstrip("/"))
     files = {
-        name: {key: text.replace("@OTHER@", asked) for key, text in content.items()}
+        name: {key: text.replace("@OTHER@", requested) for key, text in content.items()}
         for name, content in site.files.items()
     }
     container = {**site.container}
     if "args" in container:
-        container["args"] = [word.replace("@OTHER@", asked) for word in container["args"]]
+        container["args"] = [word.replace("@OTHER@", requested) for word in container["args"]]
     return site._replace(page=page, files=files, container=container, shows=f"{other.os}-")
 
 

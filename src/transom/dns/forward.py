@@ -39,25 +39,25 @@ class Forwarder:
         self._exchange = exchange
         self._clock = clock
         self._rng = rng
-        self._asked: dict[tuple[object, ...], asyncio.Task[DnsOutcome]] = {}
+        self._requested: dict[tuple[object, ...], asyncio.Task[DnsOutcome]] = {}
         self._good: dict[DnsServerAddress, int] = {}  # failures since the last answer
         self.sent = 0
 
     async def ask(self, servers: Sequence[DnsServerAddress], request: DnsRequest) -> DnsOutcome:
         """Returns SERVFAIL if no upstream server answers."""
         key = (tuple(servers), *request.key)
-        task = self._asked.get(key)
-        if task is None and len(self._asked) >= MAX_ASKED:
+        task = self._requested.get(key)
+        if task is None and len(self._requested) >= MAX_ASKED:
             return DnsOutcome(wire.SERVFAIL, flags=0)
         if task is None:
-            task = self._asked[key] = asyncio.get_running_loop().create_task(
+            task = self._requested[key] = asyncio.get_running_loop().create_task(
                 self._ask_all(servers, request)
             )
-            task.add_done_callback(lambda _: self._asked.pop(key, None))
+            task.add_done_callback(lambda _: self._requested.pop(key, None))
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        tasks = list(self._asked.values())
+        tasks = list(self._requested.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -93,12 +93,12 @@ class Forwarder:
         self.sent += 1
         number = self._rng.getrandbits(16)
         payload = wire.encode_query(
-            number, request.asked, request.type, edns=Edns(_SIZE, request.do)
+            number, request.requested, request.type, edns=Edns(_SIZE, request.do)
         )
         message = wire.parse_dns_message(await self._exchange.datagram(server, payload))
         self._check(message, number, request)
         if message.rcode == wire.FORMERR and not message.answers:  # it does not support EDNS
-            payload = wire.encode_query(number, request.asked, request.type)
+            payload = wire.encode_query(number, request.requested, request.type)
             message = wire.parse_dns_message(await self._exchange.datagram(server, payload))
             self._check(message, number, request)
         if message.truncated:
@@ -110,9 +110,9 @@ class Forwarder:
         )
 
     def _check(self, message: wire.DnsMessage, number: int, request: DnsRequest) -> None:
-        asked = message.question
-        same = asked is None or (asked.name.lower(), asked.type) == (
-            request.asked.lower(),
+        requested = message.question
+        same = requested is None or (requested.name.lower(), requested.type) == (
+            request.requested.lower(),
             request.type,
         )
         if message.id != number or not message.flags & wire.QR or not same:

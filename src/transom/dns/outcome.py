@@ -11,7 +11,7 @@ from transom.kit.named_tuple import NamedTuple
 
 
 class DnsRequest(NamedTuple):
-    asked: bytes  # the name in the client's spelling
+    requested: bytes  # the name in the client's spelling
     labels: Sequence[bytes]  # of the name, in lower case
     type: int
     do: bool = False  # the client requests signatures (DNSSEC OK)
@@ -19,7 +19,7 @@ class DnsRequest(NamedTuple):
 
     @property
     def key(self) -> tuple[bytes, int, bool]:
-        return self.asked.lower(), self.type, self.do
+        return self.requested.lower(), self.type, self.do
 
 
 class DnsOutcome(NamedTuple):
@@ -37,5 +37,5 @@ coroutine.
 """
 
 
-def make_dns_request(asked: bytes, type: int, do: bool = False, depth: int = 0) -> DnsRequest:
-    return DnsRequest(asked, wire.name_labels(asked.lower()), type, do, depth)
+def make_dns_request(requested: bytes, type: int, do: bool = False, depth: int = 0) -> DnsRequest:
+    return DnsRequest(requested, wire.name_labels(requested.lower()), type, do, depth)

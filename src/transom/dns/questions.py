@@ -50,13 +50,13 @@ class ZoneData(Protocol):
 class DnsQuery:
     """One query."""
 
-    __slots__ = ("apex", "asked", "base", "depends", "type", "zone")
+    __slots__ = ("apex", "base", "depends", "requested", "type", "zone")
 
     def __init__(
-        self, zone: ZoneData, asked: bytes, type: int, labels: Sequence[bytes], apex: bytes
+        self, zone: ZoneData, requested: bytes, type: int, labels: Sequence[bytes], apex: bytes
     ) -> None:
         self.zone = zone
-        self.asked = asked
+        self.requested = requested
         self.type = type
         self.apex = apex  # in the client's spelling
         size = len(wire.name_labels(apex))
@@ -80,7 +80,7 @@ class DnsQuery:
             names = dict.fromkeys(self.zone.names_of(address))
             if names:
                 return self.positive(
-                    [DnsRecord(self.asked, wire.PTR, self.zone.ttl, name) for name in names]
+                    [DnsRecord(self.requested, wire.PTR, self.zone.ttl, name) for name in names]
                 )
         if not self.base:
             return self.negative(wire.NOERROR)
@@ -93,12 +93,12 @@ class DnsQuery:
             self.depends.append(self.zone.nameserver)
             return self.positive_or_nothing(
                 [
-                    self.address(self.asked, address)
+                    self.address(self.requested, address)
                     for _, address in self.zone.servers(self.apex)
                     if self.fits(address)
                 ]
             )
-        answers, follow = self.chain(self.asked, self.base, [])
+        answers, follow = self.chain(self.requested, self.base, [])
         if follow:
             return LookupResult(wire.NOERROR, answers, depends=self.depends, follow=follow)
         return self.positive_or_nothing(answers)
@@ -147,20 +147,22 @@ class DnsQuery:
             if entry.port == NO_PORT:
                 continue
             data = wire.srv_data(0, weight, entry.port, entry.target)
-            answers[entry.target, entry.port] = DnsRecord(self.asked, wire.SRV, self.zone.ttl, data)
+            answers[entry.target, entry.port] = DnsRecord(
+                self.requested, wire.SRV, self.zone.ttl, data
+            )
             additional[entry.target, entry.address] = self.address(entry.target, entry.address)
         return self.positive(list(answers.values()), list(additional.values())) if answers else None
 
     def alias(self) -> LookupResult | None:
         for entry in self.entries(self.base)[:1]:
             if entry.external and (target := _name(entry.address)):
-                return self.positive([DnsRecord(self.asked, wire.CNAME, self.zone.ttl, target)])
+                return self.positive([DnsRecord(self.requested, wire.CNAME, self.zone.ttl, target)])
         return None
 
     def text(self) -> LookupResult | None:
         if self.base == ["dns-version"]:
             return self.positive(
-                [DnsRecord(self.asked, wire.TXT, _SCHEMA_TTL, wire.txt_data(SCHEMA_VERSION))]
+                [DnsRecord(self.requested, wire.TXT, _SCHEMA_TTL, wire.txt_data(SCHEMA_VERSION))]
             )
         return None  # CoreDNS does not check whether such a name exists
 
@@ -173,7 +175,7 @@ class DnsQuery:
         self.depends.append(self.zone.nameserver)
         servers = self.zone.servers(self.apex)
         answers = [
-            DnsRecord(self.asked, wire.NS, self.zone.ttl, name)
+            DnsRecord(self.requested, wire.NS, self.zone.ttl, name)
             for name in dict.fromkeys(name for name, _ in servers)
         ]
         return (
@@ -223,7 +225,7 @@ class DnsQuery:
             address = str(ip_address(dashed.replace("-", "." if four else ":")))
         except ValueError:
             raise _NameError from None
-        return (_Entry(address, 0, self.asked),)
+        return (_Entry(address, 0, self.requested),)
 
     def service(
         self, service: DnsService, key: str, host: str, port: str, protocol: str

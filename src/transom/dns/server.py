@@ -141,39 +141,41 @@ class DnsServer:
             message = wire.parse_dns_message(query)
         except wire.MalformedDnsMessage:
             return wire.encode_error(query, wire.FORMERR)
-        asked = message.question
-        assert asked is not None, "there is one question"
+        requested = message.question
+        assert requested is not None, "there is one question"
         edns = message.edns
         if edns is not None:
             if edns.version:
                 reply = Edns(edns.size, edns.do, extended=wire.BADVERS >> 4)
-                return PackedMessage(asked.name, 0).message(
-                    message.id, _question(asked), flags, 65535, reply
+                return PackedMessage(requested.name, 0).message(
+                    message.id, _question(requested), flags, 65535, reply
                 )
             edns = Edns(edns.size, edns.do, options=_echoed(edns.options))
         limit = 65535 if tcp else max(edns.size, wire.MAX_UDP) if edns else wire.MAX_UDP
-        packed = self._packed.get(_question(asked).lower())
+        packed = self._packed.get(_question(requested).lower())
         if packed is not None:
-            return packed.message(message.id, _question(asked), flags, limit, edns)
-        if asked.klass != wire.IN:
-            return PackedMessage(asked.name, wire.REFUSED).message(
-                message.id, _question(asked), flags, limit, edns
+            return packed.message(message.id, _question(requested), flags, limit, edns)
+        if requested.klass != wire.IN:
+            return PackedMessage(requested.name, wire.REFUSED).message(
+                message.id, _question(requested), flags, limit, edns
             )
-        outcome = self.solve(make_dns_request(asked.name, asked.type, edns is not None and edns.do))
+        outcome = self.solve(
+            make_dns_request(requested.name, requested.type, edns is not None and edns.do)
+        )
         if isinstance(outcome, Coroutine):
-            return self._finish_later(outcome, message.id, asked, flags, limit, edns)
-        return self._finish(outcome, message.id, asked, flags, limit, edns)
+            return self._finish_later(outcome, message.id, requested, flags, limit, edns)
+        return self._finish(outcome, message.id, requested, flags, limit, edns)
 
     async def _finish_later(
         self,
         outcome: Coroutine[Any, Any, DnsOutcome],
         id: int,
-        asked: DnsQuestion,
+        requested: DnsQuestion,
         flags: int,
         limit: int,
         edns: Edns | None,
     ) -> bytes:
-        answer = self._finish(await outcome, id, asked, flags, limit, edns)
+        answer = self._finish(await outcome, id, requested, flags, limit, edns)
         self.responses[answer[3] & 0xF] += 1
         return answer
 
@@ -181,19 +183,19 @@ class DnsServer:
         self,
         outcome: DnsOutcome,
         id: int,
-        asked: DnsQuestion,
+        requested: DnsQuestion,
         flags: int,
         limit: int,
         edns: Edns | None,
     ) -> bytes:
         packed = PackedMessage(
-            asked.name,
+            requested.name,
             outcome.flags | outcome.rcode,
             outcome.answers,
             outcome.authority,
             outcome.additional,
         )
-        question = _question(asked)
+        question = _question(requested)
         if outcome.depends is not None:
             self._keep(question.lower(), packed, outcome.depends)
         return packed.message(id, question, flags, limit, edns)
@@ -221,35 +223,35 @@ class DnsServer:
 
     # ---- the chain ----
 
-    def solve(self, asked: DnsRequest) -> DnsOutcome | Coroutine[Any, Any, DnsOutcome]:
+    def solve(self, requested: DnsRequest) -> DnsOutcome | Coroutine[Any, Any, DnsOutcome]:
         for link in self._chain:
-            outcome = link(asked)
+            outcome = link(requested)
             if outcome is not None:
                 return outcome
         # Without upstreams only the cluster's names exist.
         return DnsOutcome(wire.NXDOMAIN, authority=[self.zone.soa(b"\0")])
 
-    def _from_cache(self, asked: DnsRequest) -> DnsOutcome | None:
-        return self.cache.get(asked)
+    def _from_cache(self, requested: DnsRequest) -> DnsOutcome | None:
+        return self.cache.get(requested)
 
-    def _from_hosts(self, asked: DnsRequest) -> DnsOutcome | None:
-        addresses = self._hosts.get(asked.asked.lower())
+    def _from_hosts(self, requested: DnsRequest) -> DnsOutcome | None:
+        addresses = self._hosts.get(requested.requested.lower())
         if addresses is None:
             return None
         answers = [
-            DnsRecord(asked.asked, asked.type, _HOSTS_TTL, wire.address_data(address))
+            DnsRecord(requested.requested, requested.type, _HOSTS_TTL, wire.address_data(address))
             for address in addresses
-            if asked.type == (wire.AAAA if ":" in address else wire.A)
+            if requested.type == (wire.AAAA if ":" in address else wire.A)
         ]
         return DnsOutcome(wire.NOERROR, answers, () if answers else [self.zone.soa(b"\0")])
 
     def _from_kubernetes(
-        self, asked: DnsRequest
+        self, requested: DnsRequest
     ) -> DnsOutcome | Coroutine[Any, Any, DnsOutcome] | None:
-        if self._stub(asked.labels, longer_than=self.zone.covers(asked.labels)):
+        if self._stub(requested.labels, longer_than=self.zone.covers(requested.labels)):
             return None
-        found = self.zone.lookup(asked.asked, asked.type)
-        if found is None or (found.through and (self._upstreams or self._stub(asked.labels))):
+        found = self.zone.lookup(requested.requested, requested.type)
+        if found is None or (found.through and (self._upstreams or self._stub(requested.labels))):
             return None
         outcome = DnsOutcome(
             found.rcode,
@@ -258,28 +260,30 @@ class DnsServer:
             found.additional,
             depends=None if found.follow else found.depends,
         )
-        return self._follow(found, asked, outcome) if found.follow else outcome
+        return self._follow(found, requested, outcome) if found.follow else outcome
 
     async def _follow(
-        self, found: LookupResult, asked: DnsRequest, outcome: DnsOutcome
+        self, found: LookupResult, requested: DnsRequest, outcome: DnsOutcome
     ) -> DnsOutcome:
         """Resolves an external name and appends its records."""
-        if asked.depth >= _LONGEST_CHAIN:
+        if requested.depth >= _LONGEST_CHAIN:
             return DnsOutcome(wire.SERVFAIL)
-        more = self.solve(make_dns_request(found.follow, asked.type, asked.do, asked.depth + 1))
+        more = self.solve(
+            make_dns_request(found.follow, requested.type, requested.do, requested.depth + 1)
+        )
         if isinstance(more, Coroutine):
             more = await more
         return outcome._replace(answers=[*outcome.answers, *more.answers])
 
-    def _from_stubs(self, asked: DnsRequest) -> Coroutine[Any, Any, DnsOutcome] | None:
-        servers = self._stub(asked.labels)
-        return self._ask(servers, asked) if servers else None
+    def _from_stubs(self, requested: DnsRequest) -> Coroutine[Any, Any, DnsOutcome] | None:
+        servers = self._stub(requested.labels)
+        return self._ask(servers, requested) if servers else None
 
-    def _from_upstreams(self, asked: DnsRequest) -> Coroutine[Any, Any, DnsOutcome] | None:
-        return self._ask(self._upstreams, asked) if self._upstreams else None
+    def _from_upstreams(self, requested: DnsRequest) -> Coroutine[Any, Any, DnsOutcome] | None:
+        return self._ask(self._upstreams, requested) if self._upstreams else None
 
-    async def _ask(self, servers: Sequence[DnsServerAddress], asked: DnsRequest) -> DnsOutcome:
-        return self.cache.put(asked, await self.forwarder.ask(servers, asked))
+    async def _ask(self, servers: Sequence[DnsServerAddress], requested: DnsRequest) -> DnsOutcome:
+        return self.cache.put(requested, await self.forwarder.ask(servers, requested))
 
     def _stub(self, labels: Sequence[bytes], longer_than: int = 0) -> Sequence[DnsServerAddress]:
         """The servers of the longest stub domain that contains the name."""
@@ -290,8 +294,8 @@ class DnsServer:
         return ()
 
 
-def _question(asked: DnsQuestion) -> bytes:
-    return asked.name + struct.pack("!2H", asked.type, asked.klass)
+def _question(requested: DnsQuestion) -> bytes:
+    return requested.name + struct.pack("!2H", requested.type, requested.klass)
 
 
 def _echoed(options: bytes) -> bytes:

@@ -172,15 +172,15 @@ class DnsZone:
                 return len(apex)
         return 0
 
-    def lookup(self, asked: bytes, type: int) -> LookupResult | None:
+    def lookup(self, requested: bytes, type: int) -> LookupResult | None:
         """None if the name is outside this zone."""
-        labels = wire.name_labels(asked.lower())
+        labels = wire.name_labels(requested.lower())
         size = self.covers(labels)
         if not size:
             return None
         own = labels[-size:] == self._apex_labels
         query = questions.DnsQuery(
-            self, asked, type, labels, asked[-len(wire.from_labels(labels[-size:])) :]
+            self, requested, type, labels, requested[-len(wire.from_labels(labels[-size:])) :]
         )
         found = query.forward() if own else query.reverse()
         if found.rcode == wire.NXDOMAIN and not self.synced:

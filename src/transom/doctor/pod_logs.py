@@ -111,8 +111,8 @@ def explained_log(s: ClusterSnapshot, pod: Object) -> causes.ExplainedCause | No
     end = s.logs.get(key_of_object(pod), "")[-_LOG_END:]
     name = _UNRESOLVED.search(end)
     if name is not None and not s.on_windows(pod):  # Windows has its own check of names
-        asked = next(filter(None, name.groups()))
-        return _unresolved(s, pod, asked.rstrip("."))
+        requested = next(filter(None, name.groups()))
+        return _unresolved(s, pod, requested.rstrip("."))
     os = "windows" if s.on_windows(pod) else "linux"
     found = causes.explain_text(LOG_CAUSES, "", end, os)
     # of a resource of the core group
@@ -123,11 +123,11 @@ def explained_log(s: ClusterSnapshot, pod: Object) -> causes.ExplainedCause | No
     )
 
 
-def _unresolved(s: ClusterSnapshot, pod: Object, asked: str) -> causes.ExplainedCause:
+def _unresolved(s: ClusterSnapshot, pod: Object, requested: str) -> causes.ExplainedCause:
     namespace = key_of_object(pod)[0]
-    what = f"its log says that the name {asked} is not found"
+    what = f"its log says that the name {requested} is not found"
     spec = pod.get("spec") or {}
-    labels = asked.split(".")
+    labels = requested.split(".")
     meant = (labels[1] if len(labels) > 1 else namespace, labels[0])
     if meant in s.service and spec.get("dnsPolicy") == "Default":
         return causes.ExplainedCause(
@@ -142,11 +142,11 @@ def _unresolved(s: ClusterSnapshot, pod: Object, asked: str) -> causes.Explained
             f"Add an egress rule for port 53, UDP and TCP: kubectl edit networkpolicy {blocking[0]} --namespace {namespace}",
             "",
         )
-    elsewhere = sorted(where for where, name in s.service if name == asked)
+    elsewhere = sorted(where for where, name in s.service if name == requested)
     if elsewhere and meant not in s.service:
         return causes.ExplainedCause(
-            f"{what}: the Service {asked} is in namespace {elsewhere[0]}",
-            f"Use the name {asked}.{elsewhere[0]}.",
+            f"{what}: the Service {requested} is in namespace {elsewhere[0]}",
+            f"Use the name {requested}.{elsewhere[0]}.",
             "",
         )
     known = [name for where, name in s.service if where == meant[0]]

@@ -168,8 +168,8 @@ def _declared_port(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, ...
     for container in init_and_containers(pod):
         declared = [port.get("containerPort") for port in container.get("ports") or ()]
         for action in ("httpGet", "tcpSocket"):
-            asked = ((container.get(probe) or {}).get(action) or {}).get("port")
-            if asked == wrong and len(declared) == 1 and declared != [wrong]:
+            requested = ((container.get(probe) or {}).get(action) or {}).get("port")
+            if requested == wrong and len(declared) == 1 and declared != [wrong]:
                 change = {probe: {action: {"port": declared[0]}}}
                 return repairs.change_container(s, pod, str(container["name"]), change)
     return ()

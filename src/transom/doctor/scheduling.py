@@ -470,10 +470,10 @@ def _insufficient(
     wanted = {resource: requested_amount(spec, resource) for resource in resources}
     never = [resource for resource in resources if wanted[resource] > most[resource] > 0]
     if never:
-        asked = " and ".join(f"{_amount(one, wanted[one])} {one}" for one in never)
+        requested = " and ".join(f"{_amount(one, wanted[one])} {one}" for one in never)
         largest = " and ".join(_amount(one, most[one]) for one in never)
         return (
-            f"it requests {asked}, and the largest node that it may run on has {largest}",
+            f"it requests {requested}, and the largest node that it may run on has {largest}",
             f"Lower its request for {' and '.join(never)}, or add a larger node.",
             "",
         )

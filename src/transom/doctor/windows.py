@@ -183,18 +183,21 @@ def check_names(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Names that programs in Windows pods failed to resolve, from their logs."""
     for pod in s.pods:
         log = s.logs.get(key_of_object(pod), "") if s.on_windows(pod) else ""
-        for asked in dict.fromkeys(
+        for requested in dict.fromkeys(
             found for pattern in _UNRESOLVED for found in pattern.findall(log)
         ):
-            yield _unresolved(s, pod, asked.rstrip("."))
+            yield _unresolved(s, pod, requested.rstrip("."))
 
 
-def _unresolved(s: ClusterSnapshot, pod: Object, asked: str) -> DoctorFinding:
+def _unresolved(s: ClusterSnapshot, pod: Object, requested: str) -> DoctorFinding:
     namespace = key_of_object(pod)[0]
     suffixes = (f"{namespace}.svc.{_DOMAIN}", f"svc.{_DOMAIN}", _DOMAIN)
-    record = limit_config(asked, DnsConfig((), suffixes), "windows")
-    what, where = f"its log reports that the name {asked} is not found", place_of_object("pod", pod)
-    labels = asked.split(".")
+    record = limit_config(requested, DnsConfig((), suffixes), "windows")
+    what, where = (
+        f"its log reports that the name {requested} is not found",
+        place_of_object("pod", pod),
+    )
+    labels = requested.split(".")
     meant = (labels[1], labels[0]) if len(labels) > 1 else (namespace, labels[0])
     if len(labels) in (2, 3) and labels[2:] in ([], ["svc"]) and meant in s.service:
         full = f"{meant[1]}.{meant[0]}.svc.{_DOMAIN}"
@@ -212,7 +215,7 @@ def _unresolved(s: ClusterSnapshot, pod: Object, asked: str) -> DoctorFinding:
             what,
             where,
             severity="warning",
-            why=f"There is no service {asked} in {namespace}.",
+            why=f"There is no service {requested} in {namespace}.",
             remedy="Make it, or write NAME.NAMESPACE.svc.cluster.local.",
         )
     return known_finding(

@@ -292,10 +292,10 @@ def parse_dns_message(data: bytes) -> DnsMessage:
     if questions > 1:
         raise MalformedDnsMessage("more than one question")
     if questions:
-        asked, position = names.read(position)
+        requested, position = names.read(position)
         if position + 4 > len(data):
             raise MalformedDnsMessage("a question continues past the end")
-        question = DnsQuestion(asked, *struct.unpack_from("!2H", data, position))
+        question = DnsQuestion(requested, *struct.unpack_from("!2H", data, position))
         position += 4
     sections: list[list[DnsRecord]] = []
     edns = None
@@ -354,10 +354,10 @@ def _whole_data(
 
 
 def encode_query(
-    id: int, asked: bytes, type: int, *, recursion: bool = True, edns: Edns | None = None
+    id: int, requested: bytes, type: int, *, recursion: bool = True, edns: Edns | None = None
 ) -> bytes:
     head = _HEADER.pack(id, RD if recursion else 0, 1, 0, 0, 1 if edns else 0)
-    return head + asked + struct.pack("!2H", type, IN) + (encode_opt(edns) if edns else b"")
+    return head + requested + struct.pack("!2H", type, IN) + (encode_opt(edns) if edns else b"")
 
 
 def encode_opt(edns: Edns) -> bytes:
@@ -381,13 +381,13 @@ class PackedMessage:
 
     def __init__(
         self,
-        asked: bytes,
+        requested: bytes,
         flags: int,
         answers: Sequence[DnsRecord] = (),
         authority: Sequence[DnsRecord] = (),
         additional: Sequence[DnsRecord] = (),
     ) -> None:
-        pointers = _pointers(asked)
+        pointers = _pointers(requested)
         body = bytearray()
         ends = []
         for section in (answers, authority, additional):
@@ -455,9 +455,9 @@ def _rotation(answers: Sequence[DnsRecord], ends: Sequence[int]) -> tuple[int, t
     return ends[first] - begin, (begin, ends[len(answers) - 1])
 
 
-def _pointers(asked: bytes) -> dict[bytes, bytes]:
+def _pointers(requested: bytes) -> dict[bytes, bytes]:
     """Maps every suffix of the question except the root to a pointer to it."""
-    folded = asked.lower()
+    folded = requested.lower()
     position = 0
     found = {}
     while length := folded[position]:

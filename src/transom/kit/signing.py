@@ -70,9 +70,9 @@ def sign_request(
         raise ValueError(
             "the key of the certificate authority is neither RSA nor an elliptic curve key"
         )
-    asked = x509.load_pem_x509_csr(request)
+    requested = x509.load_pem_x509_csr(request)
     try:
-        valid = asked.is_signature_valid
+        valid = requested.is_signature_valid
     except exceptions.InvalidSignature:
         valid = False
     if not valid:
@@ -83,9 +83,9 @@ def sign_request(
         raise ValueError(f"the signer has expired: NotAfter={end}")
     builder = (
         x509.CertificateBuilder()
-        .subject_name(asked.subject)
+        .subject_name(requested.subject)
         .issuer_name(issuer.subject)
-        .public_key(asked.public_key())
+        .public_key(requested.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
         .not_valid_after(min(start + timedelta(seconds=seconds), end))
@@ -98,9 +98,9 @@ def sign_request(
     authority = _authority_key(issuer)
     if authority is not None:
         builder = builder.add_extension(authority, critical=False)
-    names = _names(asked)
+    names = _names(requested)
     if names is not None:
-        builder = builder.add_extension(names, critical=not list(asked.subject))
+        builder = builder.add_extension(names, critical=not list(requested.subject))
     signed = builder.sign(key, hashes.SHA256())
     return signed.public_bytes(serialization.Encoding.PEM)
 

@@ -77,11 +77,11 @@ def pod_dns(env: KubeletContext, pod: Object, reason: str) -> DnsConfig:
             # instead.
             local = "::1" if ":" in env.config.node_ip else "127.0.0.1"
             dns = dns._replace(servers=(local,), searches=(".",))
-    if asked := spec.get("dnsConfig"):
+    if requested := spec.get("dnsConfig"):
         dns = DnsConfig(
-            _unique((*dns.servers, *(asked.get("nameservers") or ()))),
-            _unique((*dns.searches, *(asked.get("searches") or ()))),
-            _merged_options(dns.options, asked.get("options") or ()),
+            _unique((*dns.servers, *(requested.get("nameservers") or ()))),
+            _unique((*dns.searches, *(requested.get("searches") or ()))),
+            _merged_options(dns.options, requested.get("options") or ()),
         )
     return _within_limits(env, pod, dns)
 
@@ -119,12 +119,12 @@ def _unique(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _merged_options(existing: Sequence[str], asked: Sequence[Object]) -> tuple[str, ...]:
+def _merged_options(existing: Sequence[str], requested: Sequence[Object]) -> tuple[str, ...]:
     options = {}
     for text in existing:
         name, _, value = text.partition(":")
         options[name] = value
-    for option in asked:
+    for option in requested:
         options[option.get("name") or ""] = option.get("value") or ""
     return tuple(f"{name}:{value}" if value else name for name, value in options.items())
 

@@ -27,9 +27,9 @@ def hostname_and_domain(pod: Object, cluster_domain: str, reason: str) -> tuple[
     """Raises ContainerFailure with `reason`."""
     meta, spec = pod["metadata"], pod["spec"]
     hostname = str(meta["name"])
-    if asked := spec.get("hostname"):
-        _check(asked, "Hostname", reason)
-        hostname = asked
+    if requested := spec.get("hostname"):
+        _check(requested, "Hostname", reason)
+        hostname = requested
     if len(hostname) > _MAX_HOSTNAME:
         cut = hostname[:_MAX_HOSTNAME].rstrip("-.")
         if not cut:

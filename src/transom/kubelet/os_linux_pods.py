@@ -206,14 +206,14 @@ class LinuxPods:
         return "/etc/hosts", "/etc/hosts"
 
     def mount_propagation(
-        self, asked: str | None
+        self, requested: str | None
     ) -> Literal["private", "hostToContainer", "bidirectional"]:
-        if asked not in _PROPAGATION:
+        if requested not in _PROPAGATION:
             raise ContainerFailure(
                 "CreateContainerConfigError",
-                f"invalid MountPropagation mode: {go_quote(asked or '')}",
+                f"invalid MountPropagation mode: {go_quote(requested or '')}",
             )
-        return _PROPAGATION[asked]
+        return _PROPAGATION[requested]
 
     # Volumes
 
@@ -337,12 +337,12 @@ def _resources(pod: Object, container: Object, host: Host, config: KubeletConfig
     }
     pages = _HUGE_PAGES
     if huge:
-        asked = {
+        requested = {
             _PAGE_NAMES[size]: quantity.parse_quantity(text).value()
             for size, text in huge.items()
             if size in _PAGE_NAMES
         }
-        pages = {**_HUGE_PAGES, **asked}
+        pages = {**_HUGE_PAGES, **requested}
     return LinuxResources(
         cpu_period=config.cpu_period if config.cpu_cfs_quota else 0,
         cpu_quota=cgroup_units.cpu_quota(milli_limit, config.cpu_period)

@@ -71,9 +71,9 @@ class WindowsRules(WindowsPods, WindowsDisks):
         ):
             if given is not None:
                 wrong.append(f"invalid configuration: {field} is not supported on Windows")
-        asked = config.windows_priorityclass
-        if asked not in PRIORITY_CLASSES:
-            wrong.append(LIMITS["WIN-NODE-005"].message.format(value=asked))
+        requested = config.windows_priorityclass
+        if requested not in PRIORITY_CLASSES:
+            wrong.append(LIMITS["WIN-NODE-005"].message.format(value=requested))
         return wrong
 
     def refuses_overcommitment(self) -> bool:

@@ -199,7 +199,7 @@ class WindowsPods:
         )
 
     def mount_propagation(
-        self, asked: str | None
+        self, requested: str | None
     ) -> Literal["private", "hostToContainer", "bidirectional"]:
         return "private"
 
@@ -409,8 +409,8 @@ def _verify_non_root(
         if problem:
             raise ContainerFailure("CreateContainerConfigError", problem)
         return
-    asked = (context.get("windowsOptions") or {}).get("runAsUserName")
-    user = asked if asked is not None else image.username
+    requested = (context.get("windowsOptions") or {}).get("runAsUserName")
+    user = requested if requested is not None else image.username
     newer = record_holds(_NO_ADMINISTRATOR_SINCE_1_22, NodeTarget(release))
     if user != ROOT_USER and not (newer and user.lower() == ROOT_USER.lower()):
         return

@@ -133,7 +133,7 @@ class OsRules(Protocol):
         """Node path, and container path."""
 
     def mount_propagation(
-        self, asked: str | None
+        self, requested: str | None
     ) -> Literal["private", "hostToContainer", "bidirectional"]: ...
 
     # Volumes

@@ -101,11 +101,11 @@ def needs_host_users(spec: Object) -> bool:
             name.upper().removeprefix("CAP_") in _OF_THE_MACHINE for name in added
         ):
             return True
-    for asked in (
+    for requested in (
         context,
         *((c.get("securityContext") or {}) for c in podutil.visit_containers(spec)),
     ):
-        ids += [asked.get("runAsUser"), asked.get("runAsGroup")]
+        ids += [requested.get("runAsUser"), requested.get("runAsGroup")]
     return any(number is not None and number >= _MAPPED_IDS for number in ids)
 
 

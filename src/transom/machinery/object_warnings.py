@@ -419,9 +419,11 @@ def _resource_quota(release: Release, obj: Object, old: Object | None) -> Warnin
         if request not in hard and name in ("cpu", "memory"):
             request = name
         if request in hard and limit in hard:
-            asked, allowed = str(hard[request]), str(hard[limit])
-            if parse_quantity(asked) > parse_quantity(allowed):
-                yield (f"ResourceQuota {request} ({asked}) should be less than {limit} ({allowed})")
+            requested, allowed = str(hard[request]), str(hard[limit])
+            if parse_quantity(requested) > parse_quantity(allowed):
+                yield (
+                    f"ResourceQuota {request} ({requested}) should be less than {limit} ({allowed})"
+                )
 
 
 # ---- storage ----

@@ -45,7 +45,7 @@ class MetricsScraper:
         self._clock = clock
         self._interval = interval
         self._samples: dict[str, MetricSamples] = {}
-        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._requested: dict[str, asyncio.Task[None]] = {}
         self._silent: set[str] = set()  # nodes whose failure is already logged
 
     # ---- the newest samples ----
@@ -79,20 +79,20 @@ class MetricsScraper:
                         self._ask(name)
                     await self._clock.sleep(interval / rounds)
         finally:
-            self._silent.update(self._asked)
-            for task in list(self._asked.values()):
+            self._silent.update(self._requested)
+            for task in list(self._requested.values()):
                 task.cancel()
 
     def _ask(self, name: str) -> None:
-        if name in self._asked:
+        if name in self._requested:
             return  # it has not responded yet
         task = asyncio.get_running_loop().create_task(self._scrape(name))
-        self._asked[name] = task
+        self._requested[name] = task
         timer = self._clock.call_later(_TIMEOUT, task.cancel)
 
         def done(_task: asyncio.Task[None]) -> None:
             timer.cancel()
-            del self._asked[name]
+            del self._requested[name]
             if _task.cancelled():
                 self._failed(name, "it took too long")
 

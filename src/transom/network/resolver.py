@@ -302,7 +302,7 @@ class Resolver:
         """Queries a fully qualified name. Raises ValueError if it is invalid; OSError if no server
         answers: TimeoutError, or the last refused connection.
         """
-        asked = wire.encode_name(name)
+        requested = wire.encode_name(name)
         order = resolver_turns(self.dns, self.os)
         if self._options.rotate and order:
             start = self._rng.randrange(len(order))
@@ -317,7 +317,9 @@ class Resolver:
                 reply = ResolverReply(
                     name,
                     server,
-                    await limited_config(self._clock, seconds, self._exchange(server, asked, type)),
+                    await limited_config(
+                        self._clock, seconds, self._exchange(server, requested, type)
+                    ),
                 )
             except wire.MalformedDnsMessage:
                 continue
@@ -336,10 +338,10 @@ class Resolver:
             raise problem
         return refusal
 
-    async def _exchange(self, server: str, asked: bytes, type: int) -> wire.DnsMessage:
+    async def _exchange(self, server: str, requested: bytes, type: int) -> wire.DnsMessage:
         number = self._rng.getrandbits(16)
         payload = wire.encode_query(
-            number, asked, type, edns=wire.Edns(_EDNS_SIZE) if self._options.edns else None
+            number, requested, type, edns=wire.Edns(_EDNS_SIZE) if self._options.edns else None
         )
         if not self._options.tcp or self._dial is None:
             message = _checked(await self._ask(server, PORT, payload), number)

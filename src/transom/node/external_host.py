@@ -125,12 +125,12 @@ class ExternalHost:
 
     async def _respond(self, question: bytes, _source: str) -> bytes | None:
         try:
-            asked = wire.parse_dns_message(question).question
+            requested = wire.parse_dns_message(question).question
         except wire.MalformedDnsMessage:
             return None
         return (
             await answering_address(self._lookup, DnsConfig())("", _DNS_PORT, question)
-            if asked is not None
+            if requested is not None
             else None
         )
 

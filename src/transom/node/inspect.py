@@ -135,9 +135,9 @@ async def _unresolved(pool: NodePool) -> dict[str, str]:
     source = _dns_client(pool)
     if not source:
         return {}
-    asked = sorted(filter(None, names))[:_MAX_NAMES]
-    problems = await asyncio.gather(*(_name_problem(pool, source, name) for name in asked))
-    return {name: problem for name, problem in zip(asked, problems, strict=True) if problem}
+    requested = sorted(filter(None, names))[:_MAX_NAMES]
+    problems = await asyncio.gather(*(_name_problem(pool, source, name) for name in requested))
+    return {name: problem for name, problem in zip(requested, problems, strict=True) if problem}
 
 
 async def _name_problem(pool: NodePool, source: str, name: str) -> str:

@@ -33,18 +33,20 @@ class DeadNameServers(NamedTuple):
 async def dead_name_servers(pool: NodePool, node: Node) -> DeadNameServers:
     own = _servers(node)
     usual = {*own, NAME_SERVER, pool.cluster.service_ip(10)}
-    asked = [("", pool.cluster.node_ips(node.spec)[0], server) for server in own]
+    requested = [("", pool.cluster.node_ips(node.spec)[0], server) for server in own]
     if isinstance(node.runtime, SimRuntime):
-        asked += [
+        requested += [
             (f"{sandbox.config.namespace}/{sandbox.config.name}", sandbox.ips[0], server)
             for sandbox in node.runtime.sandboxes()
             if sandbox.state == "ready" and sandbox.ips
             for server in sandbox.config.dns.servers
             if server not in usual
         ]
-    asked = asked[:_MAX_QUERIES]
-    alive = await asyncio.gather(*(_answers(pool, source, server) for _, source, server in asked))
-    dead = [row for row, answered in zip(asked, alive, strict=True) if not answered]
+    requested = requested[:_MAX_QUERIES]
+    alive = await asyncio.gather(
+        *(_answers(pool, source, server) for _, source, server in requested)
+    )
+    dead = [row for row, answered in zip(requested, alive, strict=True) if not answered]
     pods = {pod: _of(pod, dead) for pod, _, _ in dead if pod}
     return DeadNameServers(_of("", dead), pods)
 

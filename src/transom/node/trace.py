@@ -76,16 +76,16 @@ class Tracer:
         """Answers GET /transom/trace?from=&to=&protocol=&namespace=, or ?matrix=. Raises UserError
         if it cannot be traced.
         """
-        asked = {name: values[-1] for name, values in query.items() if values}
-        if "matrix" in asked:
-            return await self._matrix(asked["matrix"] == "svg")
-        origin, target = asked.get("from", ""), asked.get("to", "")
-        protocol: Any = asked.get("protocol", "tcp")
+        requested = {name: values[-1] for name, values in query.items() if values}
+        if "matrix" in requested:
+            return await self._matrix(requested["matrix"] == "svg")
+        origin, target = requested.get("from", ""), requested.get("to", "")
+        protocol: Any = requested.get("protocol", "tcp")
         if not origin or not target or protocol not in PROTOCOLS:
             raise UserError(
                 "a trace takes from, to and one of the protocols tcp, udp, icmp", code=EXIT_USAGE
             )
-        namespace = asked.get("namespace") or "default"
+        namespace = requested.get("namespace") or "default"
         inventory = self._inventory(await self._named(origin, split_target(target)[0], namespace))
         try:
             return (
@@ -193,10 +193,10 @@ class Tracer:
         def listening(stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
             node = nodes_by_name.get(stack.node)
             loopback = ipaddress.ip_address(address).is_loopback
-            asked = address, port, protocol
-            if loopback and node is not None and node.listens_inside(stack.sandbox, *asked):
+            requested = address, port, protocol
+            if loopback and node is not None and node.listens_inside(stack.sandbox, *requested):
                 return True
-            return network.dataplane.listening(stack, *asked)
+            return network.dataplane.listening(stack, *requested)
 
         policies = informers(NETWORK_POLICIES) if network.shared.settings.policy else None
         return Inventory(

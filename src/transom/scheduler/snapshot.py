@@ -277,15 +277,15 @@ class Snapshot:
 
     def _account(self, pod: PodInfo, row: int, sign: int) -> None:
         shape = pod.shape
-        asked = shape.requests
-        self.used_cpu[row] += sign * asked.cpu
-        self.used_memory[row] += sign * asked.memory
+        requested = shape.requests
+        self.used_cpu[row] += sign * requested.cpu
+        self.used_memory[row] += sign * requested.memory
         self.used_pods[row] += sign
         self.counted_cpu[row] += sign * shape.counted_cpu
         self.counted_memory[row] += sign * shape.counted_memory
-        if asked.ephemeral:
-            self.used_ephemeral[row] += sign * asked.ephemeral
-        for name, value in asked.scalars:
+        if requested.ephemeral:
+            self.used_ephemeral[row] += sign * requested.ephemeral
+        for name, value in requested.scalars:
             self.scalar(name)[1][row] += sign * value
         for port in shape.ports:
             self._use_port(port, row, sign)

@@ -98,10 +98,10 @@ def record_type(text: str) -> int | None:
     return int(upper[4:]) if upper.startswith("TYPE") and upper[4:].isdigit() else None
 
 
-def canonical_name(message: wire.DnsMessage, asked: str) -> str:
+def canonical_name(message: wire.DnsMessage, requested: str) -> str:
     """The name that the addresses belong to, after all aliases."""
     owners = [record.name for record in message.answers if record.type in (wire.A, wire.AAAA)]
-    return wire.name_text(owners[0]) if owners else asked
+    return wire.name_text(owners[0]) if owners else requested
 
 
 def reverse_text(address: str) -> str:

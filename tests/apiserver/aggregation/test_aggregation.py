@@ -221,15 +221,20 @@ async def test_the_user_is_forwarded_and_the_answer_returned() -> None:
             "1",
         )
         assert await client.read_all(100) == b"got tea"
-        (asked,) = w.remote.requests
-        assert asked.target == f"/apis/{GROUP}/v1/namespaces/a/things?x=%2F".encode()
-        assert asked.peer is not None
-        assert asked.peer.cn == "front-proxy-client"
-        assert asked.header(b"x-remote-user") == "jane"
-        assert asked.header(b"x-remote-group") == "g,1, system:masters, system:authenticated"
-        assert asked.header(b"x-remote-extra-scope%2fs") == "deep"
-        assert (asked.header(b"x-mine"), asked.header(b"x-forwarded-for")) == ("kept", "127.0.0.1")
-        assert not {b"authorization", b"impersonate-user", b"x-remote-extra-a"} & set(asked.headers)
+        (requested,) = w.remote.requests
+        assert requested.target == f"/apis/{GROUP}/v1/namespaces/a/things?x=%2F".encode()
+        assert requested.peer is not None
+        assert requested.peer.cn == "front-proxy-client"
+        assert requested.header(b"x-remote-user") == "jane"
+        assert requested.header(b"x-remote-group") == "g,1, system:masters, system:authenticated"
+        assert requested.header(b"x-remote-extra-scope%2fs") == "deep"
+        assert (requested.header(b"x-mine"), requested.header(b"x-forwarded-for")) == (
+            "kept",
+            "127.0.0.1",
+        )
+        assert not {b"authorization", b"impersonate-user", b"x-remote-extra-a"} & set(
+            requested.headers
+        )
         client.close()
 
 

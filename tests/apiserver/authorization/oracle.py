@@ -163,27 +163,29 @@ class Rule:
         }
         return out | ({"resourceNames": self.names.split()} if self.names else {})
 
-    def allows(self, asked: Attributes) -> bool:
-        if not {"*", asked.verb} & set(self.verbs.split()):
+    def allows(self, requested: Attributes) -> bool:
+        if not {"*", requested.verb} & set(self.verbs.split()):
             return False
-        if not asked.resource_request:
+        if not requested.resource_request:
             return any(
                 url == "*"
-                or url == asked.path
-                or (url.endswith("*") and asked.path.startswith(url[:-1].rstrip("*")))
+                or url == requested.path
+                or (url.endswith("*") and requested.path.startswith(url[:-1].rstrip("*")))
                 for url in self.urls.split()
             )
-        if self.urls or not {"*", asked.group or "core"} & set(self.groups.split()):
+        if self.urls or not {"*", requested.group or "core"} & set(self.groups.split()):
             return False
         wanted = {
             "*",
-            f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource,
+            f"{requested.resource}/{requested.subresource}"
+            if requested.subresource
+            else requested.resource,
         }
-        if asked.subresource:
-            wanted.add(f"*/{asked.subresource}")
+        if requested.subresource:
+            wanted.add(f"*/{requested.subresource}")
         if not wanted & set(self.resources.split()):
             return False
-        return not self.names or asked.name in self.names.split()
+        return not self.names or requested.name in self.names.split()
 
 
 @dataclass(frozen=True)
@@ -212,37 +214,39 @@ class Decision:
     reason: str = ""
 
 
-def decide(who: Identity, asked: Attributes, related: frozenset[tuple[str, str, str]]) -> Decision:
+def decide(
+    who: Identity, requested: Attributes, related: frozenset[tuple[str, str, str]]
+) -> Decision:
     """`related`: what pods of the node of a kubelet refer to, as (resource, namespace, name)."""
     if "system:masters" in who.groups:
         return Decision(True)
     reason = ""
     if (
         who.node
-        and asked.resource_request
-        and (asked.group, asked.resource) in (("", "secrets"), ("", "configmaps"))
+        and requested.resource_request
+        and (requested.group, requested.resource) in (("", "secrets"), ("", "configmaps"))
     ):
-        reason = _why_not_for_a_node(who.node, asked, related)
+        reason = _why_not_for_a_node(who.node, requested, related)
         if not reason:
             return Decision(True)
     rules = [_DISCOVERY_RULE, _BASIC_RULE, *who.cluster]
-    if asked.resource_request and asked.namespace:
-        rules += who.namespaced.get(asked.namespace, ())
-    return Decision(any(rule.allows(asked) for rule in rules), reason)
+    if requested.resource_request and requested.namespace:
+        rules += who.namespaced.get(requested.namespace, ())
+    return Decision(any(rule.allows(requested) for rule in rules), reason)
 
 
 def _why_not_for_a_node(
-    node: str, asked: Attributes, related: frozenset[tuple[str, str, str]]
+    node: str, requested: Attributes, related: frozenset[tuple[str, str, str]]
 ) -> str:
-    if asked.verb not in ("get", "list", "watch"):
+    if requested.verb not in ("get", "list", "watch"):
         return "can only read resources of this type"
-    if asked.subresource:
+    if requested.subresource:
         return "cannot read subresource"
-    if not asked.namespace:
+    if not requested.namespace:
         return "can only read namespaced object of this type"
-    if not asked.name:
+    if not requested.name:
         return "No Object name found"
-    if (asked.resource, asked.namespace, asked.name) in related:
+    if (requested.resource, requested.namespace, requested.name) in related:
         return ""
     return f"no relationship found between node '{node}' and this object"
 
@@ -252,28 +256,32 @@ def quoted(text: str) -> str:
     return '"' + "".join(f"\\x{ord(c):02x}" if c < " " else c for c in text) + '"'
 
 
-def forbidden(who: Identity, asked: Attributes, reason: str = "") -> str:
+def forbidden(who: Identity, requested: Attributes, reason: str = "") -> str:
     """The message of the 403."""
-    if asked.resource_request:
-        what = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    if requested.resource_request:
+        what = (
+            f"{requested.resource}/{requested.subresource}"
+            if requested.subresource
+            else requested.resource
+        )
         where = (
-            f"in the namespace {quoted(asked.namespace)}"
-            if asked.namespace
+            f"in the namespace {quoted(requested.namespace)}"
+            if requested.namespace
             else "at the cluster scope"
         )
         text = (
-            f"User {quoted(who.name)} cannot {asked.verb} resource {quoted(what)} in API group "
-            f"{quoted(asked.group)} {where}"
+            f"User {quoted(who.name)} cannot {requested.verb} resource {quoted(what)} in API group "
+            f"{quoted(requested.group)} {where}"
         )
     else:
-        text = f"User {quoted(who.name)} cannot {asked.verb} path {quoted(asked.path)}"
+        text = f"User {quoted(who.name)} cannot {requested.verb} path {quoted(requested.path)}"
     if reason:
         text += f": {reason}"
-    if not asked.resource and not asked.group:
+    if not requested.resource and not requested.group:
         return f"forbidden: {text}"
-    full = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    full = f"{requested.resource}.{requested.group}" if requested.group else requested.resource
     return (
-        f"{full} {quoted(asked.name)} is forbidden: {text}"
-        if asked.name
+        f"{full} {quoted(requested.name)} is forbidden: {text}"
+        if requested.name
         else f"{full} is forbidden: {text}"
     )

@@ -137,9 +137,9 @@ async def test_create_is_checked(
     await grant(api, rule("get list watch update patch delete"), rule("create", "another"))
     path, _, query = target.partition("?")
     asked_of = f"{path}?{query}&dryRun=All" if dry else target
-    asked = {**body, "metadata": {"name": "x"}}
+    requested = {**body, "metadata": {"name": "x"}}
     before = api.server.storage.store.revision
-    status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
+    status, answer = await api.call(method, asked_of, requested, media=media, peer=ANN)
     assert (status, answer["reason"], answer["message"]) == (
         403,
         "Forbidden",
@@ -151,12 +151,12 @@ async def test_create_is_checked(
     role = await api.ok("GET", f"{RBAC}/clusterroles/r")
     role["rules"][1]["resourceNames"].append("x")
     await api.ok("PUT", f"{RBAC}/clusterroles/r", role)
-    status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
+    status, answer = await api.call(method, asked_of, requested, media=media, peer=ANN)
     assert status == 201, answer
     role = await api.ok("GET", f"{RBAC}/clusterroles/r")
     role["rules"].pop()
     await api.ok("PUT", f"{RBAC}/clusterroles/r", role)
-    status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
+    status, answer = await api.call(method, asked_of, requested, media=media, peer=ANN)
     # A lease cannot be updated without its resourceVersion, but that is not a matter of rights.
     assert status == (403 if dry else 422 if resource.startswith("leases") else 200), answer
     await api.server.stop()

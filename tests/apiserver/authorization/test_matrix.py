@@ -320,14 +320,14 @@ def problems(
     bench: Bench, who: Identity, row: Row, got: Outcome, changed: dict[str, bytes | None]
 ) -> Iterator[str]:
     try:
-        asked = oracle.attributes(row.method, row.target)
+        requested = oracle.attributes(row.method, row.target)
     except oracle.NoRequestInfo:
         if got.status != 500 or "failed to create RequestInfo" not in got.text:
             yield f"expected 500, got {got}"
         return
-    decision = oracle.decide(who, asked, RELATED)
+    decision = oracle.decide(who, requested, RELATED)
     if not decision.allowed:
-        expected = oracle.forbidden(who, asked, decision.reason)
+        expected = oracle.forbidden(who, requested, decision.reason)
         message = got.found.get("message") if isinstance(got.found, dict) else got.text
         if (got.status, message) != (403, expected):
             yield f"expected 403 {expected!r}, got {got.status} {message!r}"
@@ -338,8 +338,8 @@ def problems(
         if bench.dialed:
             yield f"forbidden, but connected to {bench.dialed}"
         return
-    yield from _reach(bench, row, asked, got, changed)
-    second = _create_denied(bench, who, row, asked)
+    yield from _reach(bench, row, requested, got, changed)
+    second = _create_denied(bench, who, row, requested)
     if second is not None:
         message = got.found.get("message") if isinstance(got.found, dict) else got.text
         if (got.status, message) != (403, second):
@@ -352,36 +352,48 @@ def problems(
         yield f"allowed, but got {got.status} {got.found or got.text}"
 
 
-def _create_denied(bench: Bench, who: Identity, row: Row, asked: Attributes) -> str | None:
+def _create_denied(bench: Bench, who: Identity, row: Row, requested: Attributes) -> str | None:
     """The message when an update of what does not exist is allowed, and creating it is not."""
     kind = row.kind
     if (
         kind is None
-        or asked.verb not in ("update", "patch")
-        or asked.subresource
+        or requested.verb not in ("update", "patch")
+        or requested.subresource
         or not isinstance(row.body, dict)
     ):
         return None
     if (
-        not (row.media == APPLY or (asked.verb == "update" and kind.upsert))
-        or asked.resource != kind.plural
+        not (row.media == APPLY or (requested.verb == "update" and kind.upsert))
+        or requested.resource != kind.plural
     ):
         return None
     meta = row.body["metadata"]
-    if kind.key(asked.namespace, asked.name) in bench.objects or meta["name"] != asked.name:
+    if (
+        kind.key(requested.namespace, requested.name) in bench.objects
+        or meta["name"] != requested.name
+    ):
         return None
-    if kind.namespaced and meta["namespace"] != asked.namespace:
+    if kind.namespaced and meta["namespace"] != requested.namespace:
         return None
     create = Attributes(
-        "create", asked.path, True, asked.group, asked.namespace, asked.resource, "", asked.name
+        "create",
+        requested.path,
+        True,
+        requested.group,
+        requested.namespace,
+        requested.resource,
+        "",
+        requested.name,
     )
     decision = oracle.decide(who, create, RELATED)
-    full = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-    return None if decision.allowed else f'{full} "{asked.name}" is forbidden: {decision.reason}'
+    full = f"{requested.resource}.{requested.group}" if requested.group else requested.resource
+    return (
+        None if decision.allowed else f'{full} "{requested.name}" is forbidden: {decision.reason}'
+    )
 
 
 def _reach(
-    bench: Bench, row: Row, asked: Attributes, got: Outcome, changed: dict[str, bytes | None]
+    bench: Bench, row: Row, requested: Attributes, got: Outcome, changed: dict[str, bytes | None]
 ) -> Iterator[str]:
     """What an allowed request may show and change."""
     kind = row.kind
@@ -392,22 +404,22 @@ def _reach(
     _, query = oracle.split_target(row.target)
     terms = oracle.field_terms(query.get("fieldSelector", [""])[0])
     there = bench.names(kind)
-    scope = asked.namespace if kind.namespaced else ""
+    scope = requested.namespace if kind.namespaced else ""
     in_scope = {
         (ns, name)
         for ns, name in there
-        if (not scope or ns == scope) and (not asked.name or name == asked.name)
+        if (not scope or ns == scope) and (not requested.name or name == requested.name)
     }
     # Rights in a namespace reach no object outside of it; a Namespace is in itself.
     if (
-        asked.namespace
+        requested.namespace
         and not kind.namespaced
-        and not (kind is NAMESPACE and asked.name == asked.namespace)
+        and not (kind is NAMESPACE and requested.name == requested.namespace)
     ):
         if got.seen or changed:
-            yield f"asked in namespace {asked.namespace}, and reached {got.seen or sorted(changed)}"
+            yield f"asked in namespace {requested.namespace}, and reached {got.seen or sorted(changed)}"
         return
-    if asked.verb in ("list", "watch"):
+    if requested.verb in ("list", "watch"):
         if not got.seen <= in_scope:
             yield f"showed {got.seen - in_scope}"
         selected = terms is not None and all(
@@ -415,34 +427,42 @@ def _reach(
         )
         plain = (
             got.status == 200
-            and not asked.subresource
-            and asked.resource == kind.plural
+            and not requested.subresource
+            and requested.resource == kind.plural
             and (got.stream or got.found)
         )
         if plain and selected and terms is not None and not {"labelSelector", "limit"} & set(query):
             expected = {(ns, name) for ns, name in in_scope if oracle.matches(terms, ns, name)}
             if got.seen != expected:
                 yield f"showed {got.seen} instead of {expected}"
-        if terms and asked.name and "/watch/" in asked.path and row.method == "GET":
-            another = oracle.exact_name(terms) != asked.name
+        if terms and requested.name and "/watch/" in requested.path and row.method == "GET":
+            another = oracle.exact_name(terms) != requested.name
             if another and got.status not in (400, 404):
                 yield f"a selector of another name, and got {got.status}"
             message = got.found.get("message") if got.status == 400 else MISMATCH
             if message != MISMATCH and _legal(terms, kind) and "limit" not in query:
                 yield f"unexpected message {message!r}"
-    elif asked.verb == "get" and not asked.subresource and not got.seen <= {(scope, asked.name)}:
+    elif (
+        requested.verb == "get"
+        and not requested.subresource
+        and not got.seen <= {(scope, requested.name)}
+    ):
         yield f"showed {got.seen}"
-    yield from _changes(kind, row, asked, terms or [], there, changed)
+    yield from _changes(kind, row, requested, terms or [], there, changed)
     hosts = {host for host, _ in bench.dialed}
     if hosts:
-        pod = asked.name.split(":")[1] if asked.name.count(":") == 2 else asked.name.split(":")[0]
+        pod = (
+            requested.name.split(":")[1]
+            if requested.name.count(":") == 2
+            else requested.name.split(":")[0]
+        )
         wanted = (
             {POD_IPS.get(pod)}
-            if (asked.resource, asked.subresource) == ("pods", "proxy")
+            if (requested.resource, requested.subresource) == ("pods", "proxy")
             else {NODE_IP}
         )
         if (
-            asked.subresource not in ("exec", "attach", "portforward", "proxy", "log")
+            requested.subresource not in ("exec", "attach", "portforward", "proxy", "log")
             or hosts != wanted
         ):
             yield f"connected to {hosts}, not {wanted}"
@@ -458,19 +478,19 @@ def _legal(terms: list[oracle.Term], kind: Kind) -> bool:
 def _changes(
     kind: Kind,
     row: Row,
-    asked: Attributes,
+    requested: Attributes,
     terms: list[oracle.Term],
     there: set[tuple[str, str]],
     changed: dict[str, bytes | None],
 ) -> Iterator[str]:
     if not changed:
         return
-    scope = asked.namespace if kind.namespaced else ""
+    scope = requested.namespace if kind.namespaced else ""
     if "dryRun=All" in row.target or (isinstance(row.body, dict) and row.body.get("dryRun")):
         yield f"a dry run changed {sorted(changed)}"
-    elif asked.verb in ("get", "list", "watch", "", "proxy"):
-        yield f"{asked.verb} changed {sorted(changed)}"
-    elif asked.verb == "deletecollection":
+    elif requested.verb in ("get", "list", "watch", "", "proxy"):
+        yield f"{requested.verb} changed {sorted(changed)}"
+    elif requested.verb == "deletecollection":
         allowed = {
             kind.key(ns, name)
             for ns, name in there
@@ -479,7 +499,7 @@ def _changes(
         if not set(changed) <= allowed:
             yield f"deleted {sorted(set(changed) - allowed)}"
     else:
-        name = asked.name or row.body["metadata"]["name"]
+        name = requested.name or row.body["metadata"]["name"]
         if set(changed) != {kind.key(scope, name)}:
             yield f"changed {sorted(changed)}, not {kind.key(scope, name)}"
     for key, value in changed.items():
@@ -506,9 +526,9 @@ def chosen(identities: tuple[Identity, ...], rows: list[Row]) -> Iterator[tuple[
                 yield who, row
 
 
-async def judge(bench: Bench, asked: list[tuple[Identity, Row]]) -> tuple[int, list[str]]:
+async def judge(bench: Bench, requested: list[tuple[Identity, Row]]) -> tuple[int, list[str]]:
     allowed, failures = 0, []
-    for count, (who, row) in enumerate(asked):
+    for count, (who, row) in enumerate(requested):
         bench.dialed.clear()
         got = await ask(bench, who, row)
         changed = await bench.changes()
@@ -526,10 +546,10 @@ def run_matrix(identities: tuple[Identity, ...], rows: list[Row], at_least: int)
         bench = await make_bench()
         pairs = list(chosen(identities, rows))
         allowed, failures = await judge(bench, pairs)
-        asked = len(pairs)
-        assert not failures, f"{len(failures)} of {asked}:\n" + "\n".join(failures[:25])
-        assert asked >= at_least
-        assert at_least // 20 < allowed < asked  # neither everything nor nothing
+        requested = len(pairs)
+        assert not failures, f"{len(failures)} of {requested}:\n" + "\n".join(failures[:25])
+        assert requested >= at_least
+        assert at_least // 20 < allowed < requested  # neither everything nor nothing
         await bench.api.server.stop()
 
     asyncio.run(main())
@@ -655,5 +675,5 @@ async def test_components_are_authorized_like_other_clients(kind: Kind) -> None:
 
 def _of(target: str, kind: Kind) -> tuple[str, str]:
     """The namespace and name of the object that a component sends there."""
-    asked = oracle.attributes("GET", target)
-    return (asked.namespace if kind.namespaced else ""), asked.name or NEW
+    requested = oracle.attributes("GET", target)
+    return (requested.namespace if kind.namespaced else ""), requested.name or NEW

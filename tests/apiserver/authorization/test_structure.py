@@ -39,7 +39,8 @@ def test_no_handler_changes_the_attributes() -> None:
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr == "_replace"
-                and ast.unparse(node.func.value).split(".")[-1] in ("info", "authorized", "asked")
+                and ast.unparse(node.func.value).split(".")[-1]
+                in ("info", "authorized", "request_info")
             ):
                 assert path.name == "chain.py", f"{path}:{node.lineno}"
 

@@ -51,10 +51,10 @@ async def test_writes_that_are_done_are_forgotten() -> None:
 
 
 class CountedWrite(asyncio.Future[StoreRecord]):
-    asked = 0
+    requested = 0
 
     def done(self) -> bool:
-        CountedWrite.asked += 1
+        CountedWrite.requested += 1
         return super().done()
 
 
@@ -68,11 +68,11 @@ class SlowDisk(MemoryStore):
 async def test_many_pending_writes_are_not_looked_at_for_each_write() -> None:
     """A thousand nodes write their status while the disk is busy with the first ones."""
     objects = ObjectStore(SlowDisk(VirtualClock()), InlineWorkers())
-    CountedWrite.asked = 0
+    CountedWrite.requested = 0
     for number in range(5000):
         obj = {"metadata": {"name": f"n{number}", "namespace": "default"}}
         objects.put(RES, RES.key("default", f"n{number}"), obj, 0, None)
-    assert CountedWrite.asked < 4 * 5000
+    assert CountedWrite.requested < 4 * 5000
 
 
 async def test_few_large_objects_are_kept_decoded() -> None:

@@ -272,11 +272,11 @@ async def test_no_way_leads_to_the_own_machine(tmp_path: Path) -> None:
 
 async def test_what_was_checked_is_what_is_dialed(tmp_path: Path) -> None:
     """A name that leads elsewhere the second time is not asked a second time."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     async def rebinding(host: str) -> list[str]:
-        asked.append(host)
-        return [NODE_IP] if len(asked) % 2 else ["127.0.0.1"]
+        requested.append(host)
+        return [NODE_IP] if len(requested) % 2 else ["127.0.0.1"]
 
     async with run(), world(tmp_path, resolve=rebinding) as w:
         dialed: list[str] = []
@@ -293,7 +293,7 @@ async def test_what_was_checked_is_what_is_dialed(tmp_path: Path) -> None:
         assert (first.status, first.body, dialed) == (200, b"here", [NODE_IP])
         second = await w.ask("GET", "/api/v1/nodes/n1:9100/proxy/")
         assert (second.status, second.json["message"]) == (400, "address not allowed")
-        assert (asked, dialed) == (["n1.example.com"] * 2, [NODE_IP])
+        assert (requested, dialed) == (["n1.example.com"] * 2, [NODE_IP])
 
 
 @pytest.mark.parametrize("address", ["10.96.0.1", "10.96.255.1", "::ffff:10.96.0.1"])

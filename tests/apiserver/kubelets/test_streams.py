@@ -41,7 +41,7 @@ class Commands:
 
     def __call__(self, request: HttpRequest) -> Answer:
         self.requests.append(request)
-        asked = CommandStreams(
+        requested = CommandStreams(
             *(request.query.get(n) == ["1"] for n in ("input", "output", "error", "tty"))
         )
         headers = {k.decode(): v.decode() for k, v in request.headers.items()}
@@ -49,7 +49,7 @@ class Commands:
         accepted = upgrade.accept_command(
             request.method,
             headers,
-            asked,
+            requested,
             websocket_protocols=channels.REMOTE_COMMAND_WEBSOCKET[:-1],
         )
         if isinstance(accepted, channels.Refusal):
@@ -168,16 +168,17 @@ async def test_a_command(tmp_path: Path, wire: str) -> None:
                     == 3
                 )
             peer.close()
-            asked = kubelet.requests[0]
+            requested = kubelet.requests[0]
             assert (
-                asked.target == b"/exec/default/p/c?command=a&command=b+c&error=1&input=1&output=1"
+                requested.target
+                == b"/exec/default/p/c?command=a&command=b+c&error=1&input=1&output=1"
             )
-            assert asked.header(b"host") == f"{NODE_IP}:10250"
-            assert asked.peer is not None
-            assert asked.peer.cn == "kube-apiserver-kubelet-client"
-            assert b"authorization" not in asked.headers
+            assert requested.header(b"host") == f"{NODE_IP}:10250"
+            assert requested.peer is not None
+            assert requested.peer.cn == "kube-apiserver-kubelet-client"
+            assert b"authorization" not in requested.headers
             if wire != "v4":
-                assert spoken in asked.header(b"x-stream-protocol-version")
+                assert spoken in requested.header(b"x-stream-protocol-version")
 
 
 async def test_a_terminal_is_resized_on_the_newest_wire(tmp_path: Path) -> None:
@@ -432,7 +433,7 @@ async def test_a_kubelet_may_send_the_server_to_its_runtime(tmp_path: Path) -> N
 @pytest.mark.parametrize("path", ["log?follow=true", "exec?command=x&stdout=true", "proxy/"])
 async def test_a_client_that_leaves_early_leaves_nothing_open(tmp_path: Path, path: str) -> None:
     async with run():
-        asked, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        requested, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         def stream(there: Any) -> None:
             there.on_close = gone.set
@@ -440,7 +441,7 @@ async def test_a_client_that_leaves_early_leaves_nothing_open(tmp_path: Path, pa
                 there.receive(lambda data: None)
 
         async def kubelet(request: HttpRequest) -> Answer:
-            asked.set()
+            requested.set()
             await go_on.wait()
             if path.startswith("exec"):
                 return UpgradeResponse(
@@ -456,7 +457,7 @@ async def test_a_client_that_leaves_early_leaves_nothing_open(tmp_path: Path, pa
             peer = await w.peer()
             upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
             await peer.send("GET", f"{POD}/{path}", upgrade if "exec" in path else None)
-            await asked.wait()
+            await requested.wait()
             peer.writer.transport.abort()
             for _ in range(100):
                 await asyncio.sleep(0)

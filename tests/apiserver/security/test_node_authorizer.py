@@ -187,12 +187,12 @@ async def test_a_pod_opens_what_it_uses_to_its_node_alone(
 ) -> None:
     async with run() as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
-        asked = RequestInfo(True, "", "get", "", "v1", "default", resource, name)
+        request_info = RequestInfo(True, "", "get", "", "v1", "default", resource, name)
         decide = api.server.security.decide
         other = UserInfo("system:node:n2", NODE.groups)
-        assert not decide(NODE, asked).allowed
+        assert not decide(NODE, request_info).allowed
         await api.ok("POST", f"{DEFAULT}/pods", pod("waiting", "", **spec))
-        assert not decide(NODE, asked).allowed
+        assert not decide(NODE, request_info).allowed
         await api.ok(
             "POST",
             f"{DEFAULT}/pods/waiting/binding",
@@ -201,15 +201,15 @@ async def test_a_pod_opens_what_it_uses_to_its_node_alone(
                 "target": {"kind": "Node", "name": "n1"},
             },
         )
-        assert decide(NODE, asked).allowed
-        assert not decide(other, asked).allowed
-        assert not decide(NODE, asked._replace(namespace="kube-system")).allowed
-        assert not decide(NODE, asked._replace(name="other")).allowed
+        assert decide(NODE, request_info).allowed
+        assert not decide(other, request_info).allowed
+        assert not decide(NODE, request_info._replace(namespace="kube-system")).allowed
+        assert not decide(NODE, request_info._replace(name="other")).allowed
         await api.ok("POST", f"{DEFAULT}/pods", pod("second", "n1", **spec))
         await api.ok("DELETE", f"{DEFAULT}/pods/waiting")
-        assert decide(NODE, asked).allowed
+        assert decide(NODE, request_info).allowed
         await api.ok("DELETE", f"{DEFAULT}/pods/second")
-        assert not decide(NODE, asked).allowed
+        assert not decide(NODE, request_info).allowed
 
 
 async def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
@@ -367,6 +367,6 @@ async def test_requests_for_certificates_of_pods_are_for_their_node() -> None:
         decide = api.server.security.decide
         for method, path, why in matrix:
             path, _, query = path.partition("?")
-            asked = parse_request_info(method, path, parse_query(query.encode()))
-            decision = decide(NODE, asked)
+            request_info = parse_request_info(method, path, parse_query(query.encode()))
+            decision = decide(NODE, request_info)
             assert (decision.allowed is True, decision.reason) == (why == "", why), (method, path)

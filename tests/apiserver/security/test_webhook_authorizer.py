@@ -127,9 +127,9 @@ async def test_the_webhook_decides_before_rbac(tmp_path: Path) -> None:
         assert status == 403
         assert answer["message"].endswith('in the namespace "default": no secrets')
         # Members of system:masters are not asked about.
-        asked = len(webhook.requests)
+        requested = len(webhook.requests)
         assert (await api.call("GET", PODS))[0] == 200
-        assert len(webhook.requests) == asked
+        assert len(webhook.requests) == requested
 
 
 async def test_answers_are_cached(tmp_path: Path) -> None:

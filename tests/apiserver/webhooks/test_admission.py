@@ -57,8 +57,8 @@ async def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
             "IfNotPresent",
             {},
         )
-        asked = endpoint.reviews[0]["request"]
-        assert list(asked) == [
+        requested = endpoint.reviews[0]["request"]
+        assert list(requested) == [
             "uid",
             "kind",
             "resource",
@@ -73,16 +73,20 @@ async def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
             "dryRun",
             "options",
         ]
-        assert asked["kind"] == {"group": "", "version": "v1", "kind": "Pod"}
-        assert asked["requestResource"] == {"group": "", "version": "v1", "resource": "pods"}
-        assert asked["userInfo"]["username"] == "admin"
-        assert asked["options"] == {
+        assert requested["kind"] == {"group": "", "version": "v1", "kind": "Pod"}
+        assert requested["requestResource"] == {"group": "", "version": "v1", "resource": "pods"}
+        assert requested["userInfo"]["username"] == "admin"
+        assert requested["options"] == {
             "kind": "CreateOptions",
             "apiVersion": "meta.k8s.io/v1",
             "fieldManager": "me",
         }
-        assert asked["object"]["metadata"]["creationTimestamp"] is None
-        assert (asked["oldObject"], asked["dryRun"], asked["operation"]) == (None, False, "CREATE")
+        assert requested["object"]["metadata"]["creationTimestamp"] is None
+        assert (requested["oldObject"], requested["dryRun"], requested["operation"]) == (
+            None,
+            False,
+            "CREATE",
+        )
         endpoint.stop()
 
 
@@ -363,9 +367,12 @@ async def test_equivalent_versions_are_converted() -> None:
             },
         )
         assert (made["apiVersion"], made["metadata"]["labels"]) == ("policy/v1", {"a": "b"})
-        asked = equal.reviews[0]["request"]
-        assert (asked["kind"]["version"], asked["requestKind"]["version"]) == ("v1beta1", "v1")
-        assert asked["object"]["apiVersion"] == "policy/v1beta1"
+        requested = equal.reviews[0]["request"]
+        assert (requested["kind"]["version"], requested["requestKind"]["version"]) == (
+            "v1beta1",
+            "v1",
+        )
+        assert requested["object"]["apiVersion"] == "policy/v1beta1"
         assert not exact.reviews
         for endpoint in (exact, equal):
             endpoint.stop()

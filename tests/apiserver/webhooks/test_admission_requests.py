@@ -70,9 +70,9 @@ async def test_the_object_in_reviews_of_subresources() -> None:
             media="application/merge-patch+json",
         )
         assert scaled["spec"]["replicas"] == 7
-        asked = endpoint.reviews[0]["request"]
-        assert asked["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-        assert (asked["object"]["spec"], asked["oldObject"]["spec"]) == (
+        requested = endpoint.reviews[0]["request"]
+        assert requested["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+        assert (requested["object"]["spec"], requested["oldObject"]["spec"]) == (
             {"replicas": 3},
             {"replicas": 1},
         )
@@ -280,8 +280,8 @@ async def test_custom_objects_in_the_version_of_the_rule() -> None:
         )
         assert made["apiVersion"] == "wheel.example.com/v1"
         assert made["spec"] == {"size": 2, "colour": "red"}
-        asked = endpoint.reviews[0]["request"]
-        assert (asked["object"]["apiVersion"], asked["requestKind"]["version"]) == (
+        requested = endpoint.reviews[0]["request"]
+        assert (requested["object"]["apiVersion"], requested["requestKind"]["version"]) == (
             "wheel.example.com/v2",
             "v1",
         )
@@ -294,6 +294,6 @@ async def test_a_collection_has_no_name() -> None:
         endpoint = await Endpoint(lambda _r: ALLOW).start()
         await install(api, "validating", hook(endpoint.config()))
         await api.ok("DELETE", CONFIGMAPS + "?labelSelector=x=y")
-        (asked,) = [r["request"] for r in endpoint.reviews]
-        assert ("name" in asked, asked["oldObject"]["metadata"]["name"]) == (False, "a")
+        (requested,) = [r["request"] for r in endpoint.reviews]
+        assert ("name" in requested, requested["oldObject"]["metadata"]["name"]) == (False, "a")
         endpoint.stop()

@@ -157,7 +157,7 @@ async def test_a_certificate_that_has_expired() -> None:
 
 async def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
     endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
-    asked: list[tuple[str, int]] = []
+    requested: list[tuple[str, int]] = []
 
     async def enter() -> socket.socket:
         sock = socket.create_connection(("127.0.0.1", endpoint.port))
@@ -165,14 +165,14 @@ async def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
         return sock
 
     def way(host: str, port: int) -> Awaitable[socket.socket] | None:
-        asked.append((host, port))
+        requested.append((host, port))
         return enter() if host.startswith("10.244.") else None
 
     client = WebhookClient(lambda *_service: ServiceAddress("10.244.1.7", 8443), connect=way)
     config = endpoint.config() | {"url": None, "service": {"namespace": "ns", "name": "hook"}}
     assert await client(config, {}, 3, dict) == {"a": 1}
     assert await client(endpoint.config(), {}, 3, dict) == {"a": 1}
-    assert asked == [("10.244.1.7", 8443), ("127.0.0.1", endpoint.port)]
+    assert requested == [("10.244.1.7", 8443), ("127.0.0.1", endpoint.port)]
     client.close()
     endpoint.stop()
 

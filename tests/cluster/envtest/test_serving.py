@@ -77,11 +77,11 @@ def test_only_a_marked_folder_of_this_account_holds_objects(tmp_path: Path) -> N
 def web_server(
     status: int, headers: dict[str, str], body: bytes
 ) -> Iterator[tuple[int, list[str]]]:
-    asked: list[str] = []
+    requested: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -93,7 +93,7 @@ def web_server(
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield server.server_port, asked
+    yield server.server_port, requested
     server.shutdown()
     thread.join()
     server.server_close()
@@ -112,7 +112,10 @@ def certificate(folder: Path) -> str:
 
 
 def test_a_proxy_is_not_asked_for_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with web_server(200, {}, b"/") as (proxy, asked), web_server(200, {}, b"/") as (etcd, direct):
+    with (
+        web_server(200, {}, b"/") as (proxy, requested),
+        web_server(200, {}, b"/") as (etcd, direct),
+    ):
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
         monkeypatch.delenv("no_proxy", raising=False)
         with pytest.raises(UserError, match="not the etcd of transom envtest"):
@@ -121,7 +124,7 @@ def test_a_proxy_is_not_asked_for_etcd(tmp_path: Path, monkeypatch: pytest.Monke
                 "--secure-port=0",
                 f"--etcd-servers=http://127.0.0.1:{etcd}",
             )
-    assert (asked, direct) == ([], ["/transom/data-dir"])
+    assert (requested, direct) == ([], ["/transom/data-dir"])
 
 
 BAD: list[tuple[str, str]] = [

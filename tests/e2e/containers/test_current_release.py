@@ -99,7 +99,7 @@ def _limits(found: Any) -> Any:
 
 def test_a_container_gets_its_own_stop_signal(space: Space) -> None:
     script = "trap 'exit 3' USR1; trap 'exit 4' TERM; while true; do sleep 0.1; done"
-    asked = pod(
+    requested = pod(
         "p",
         "linux",
         "sh",
@@ -109,9 +109,9 @@ def test_a_container_gets_its_own_stop_signal(space: Space) -> None:
         os={"name": "linux"},
         terminationGracePeriodSeconds=30,
     )
-    asked["metadata"]["finalizers"] = ["example.com/keep"]
+    requested["metadata"]["finalizers"] = ["example.com/keep"]
     # The OpenAPI document lacks fields of alpha gates.
-    space("create", "--validate=false", "--filename", "-", stdin=json.dumps(asked))
+    space("create", "--validate=false", "--filename", "-", stdin=json.dumps(requested))
     space.ready("pod/p")
     assert space.object("pod", "p")["status"]["containerStatuses"][0]["stopSignal"] == "SIGUSR1"
     space("delete", "pod", "p", "--wait=false")

@@ -33,7 +33,7 @@ class Driver:
             "supported_versions": ["1.0.0"],
         }
 
-    def asked(self, *methods: str) -> list[str]:
+    def requested(self, *methods: str) -> list[str]:
         return [method for method, _ in self.calls if not methods or method in methods]
 
     def real(self, path: str) -> Path:

@@ -250,7 +250,7 @@ def test_a_volume_is_staged_once_and_published_to_each_pod(tmp_path: Path) -> No
         place.files.write(path + "/f", b"x")
         assert (tmp_path / "disks/disk-1/f").read_bytes() == b"x"
         steps = "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"
-        assert place.driver.asked(*steps) == [
+        assert place.driver.requested(*steps) == [
             "NodeStageVolume",
             "NodePublishVolume",
             "NodePublishVolume",
@@ -273,9 +273,9 @@ def test_a_volume_is_staged_once_and_published_to_each_pod(tmp_path: Path) -> No
         assert list(place.volumes.in_use()) == [UNIQUE]
         place.driver.calls.clear()
         await place.volumes.unmount(wanted["metadata"]["uid"])
-        assert place.driver.asked(*steps) == ["NodeUnpublishVolume"]
+        assert place.driver.requested(*steps) == ["NodeUnpublishVolume"]
         await place.volumes.unmount("other")
-        assert place.driver.asked(*steps) == [
+        assert place.driver.requested(*steps) == [
             "NodeUnpublishVolume",
             "NodeUnpublishVolume",
             "NodeUnstageVolume",
@@ -371,7 +371,7 @@ def test_a_driver_says_how_full_its_volume_is(tmp_path: Path) -> None:
         )
         assert request == {"volume_id": "disk-1", "volume_path": place.volumes.of(uid)["v"].path}
         await place.volumes.measure()
-        assert len(place.driver.asked("NodeGetVolumeStats")) == 1  # not at every question
+        assert len(place.driver.requested("NodeGetVolumeStats")) == 1  # not at every question
         await place.machine.clock.run_for(60)
         place.driver.failures = {"NodeGetVolumeStats": ("Internal", "no")}
         await place.volumes.measure()
@@ -390,7 +390,7 @@ def test_a_driver_that_cannot_say_how_full_a_volume_is_is_not_asked(tmp_path: Pa
         assert pod_volumes(
             place.machine.env, wanted, wanted["metadata"]["uid"], 0.0, place.volumes.of
         ) == ([], [])
-        assert place.driver.asked("NodeGetVolumeStats") == []
+        assert place.driver.requested("NodeGetVolumeStats") == []
 
     play(place, scenario)
 
@@ -400,12 +400,12 @@ def test_a_driver_gets_tokens_of_the_pods_account(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         wanted = place.claim()
-        asked: list[Object] = []
+        requested: list[Object] = []
 
         async def create_subresource(
             _resource: Any, namespace: str, name: str, _sub: str, body: Object
         ) -> Object:
-            asked.append({"account": f"{namespace}/{name}", **body["spec"]})
+            requested.append({"account": f"{namespace}/{name}", **body["spec"]})
             audience = "".join(body["spec"]["audiences"])
             status = {
                 "token": f"token for {audience}",
@@ -429,12 +429,12 @@ def test_a_driver_gets_tokens_of_the_pods_account(tmp_path: Path) -> None:
             "": {"token": "token for ", "expirationTimestamp": end},
             "vault": {"token": "token for vault", "expirationTimestamp": end},
         }
-        assert [(one["audiences"], one["boundObjectRef"]["kind"]) for one in asked] == [
+        assert [(one["audiences"], one["boundObjectRef"]["kind"]) for one in requested] == [
             (["vault"], "Pod"),
             ([], "Pod"),
         ]
         await place.volumes.mount(wanted)
-        assert len(place.driver.asked("NodePublishVolume")) == 2  # it wants to be asked again
+        assert len(place.driver.requested("NodePublishVolume")) == 2  # it wants to be asked again
 
     play(place, scenario)
 
@@ -465,7 +465,7 @@ def test_a_raw_block_volume_is_published_as_a_device(tmp_path: Path) -> None:
         assert place.files.readlink(link) == f"{top}/publish/pv1/{uid}"
         place.driver.calls.clear()
         await place.volumes.unmount(uid)
-        assert place.driver.asked("NodeUnpublishVolume", "NodeUnstageVolume") == [
+        assert place.driver.requested("NodeUnpublishVolume", "NodeUnstageVolume") == [
             "NodeUnpublishVolume",
             "NodeUnstageVolume",
         ]
@@ -480,7 +480,7 @@ def test_a_volume_that_has_grown(tmp_path: Path) -> None:
     async def scenario() -> None:
         wanted = place.claim()
         await place.volumes.mount(wanted)
-        assert "NodeExpandVolume" not in place.driver.asked()
+        assert "NodeExpandVolume" not in place.driver.requested()
         place.claim(size="2Gi")
         await place.volumes.mount(wanted)
         request = next(
@@ -494,7 +494,7 @@ def test_a_volume_that_has_grown(tmp_path: Path) -> None:
             "FileSystemResizeSuccessful"
         ] * 2
         await place.volumes.mount(wanted)
-        assert len(place.driver.asked("NodeExpandVolume")) == 1
+        assert len(place.driver.requested("NodeExpandVolume")) == 1
 
     play(place, scenario)
 

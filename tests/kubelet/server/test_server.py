@@ -31,14 +31,18 @@ def test_strangers_are_sent_away() -> None:
 def test_commands_in_containers_need_the_right_to_the_proxy(verb: str) -> None:
     world = World()
     world.text(f"/{verb}/default/p/c", method="POST", peer=None, authorization="Bearer secret")
-    asked = world.client.asked[-1]["spec"]["resourceAttributes"]
-    assert (asked["resource"], asked["subresource"], asked["verb"]) == ("nodes", "proxy", "create")
+    requested = world.client.requested[-1]["spec"]["resourceAttributes"]
+    assert (requested["resource"], requested["subresource"], requested["verb"]) == (
+        "nodes",
+        "proxy",
+        "create",
+    )
 
 
 def test_anonymous_when_allowed() -> None:
     world = World(anonymous_auth=True)
     assert world.text("/pods", peer=None)[0] == 200
-    assert world.client.asked[0]["spec"] == {
+    assert world.client.requested[0]["spec"] == {
         "resourceAttributes": {
             "verb": "get",
             "version": "v1",
@@ -54,15 +58,15 @@ def test_anonymous_when_allowed() -> None:
 def test_answers_of_the_api_server_are_remembered_for_a_while() -> None:
     world = World()
 
-    def asked() -> int:
+    def requested() -> int:
         world.get("/pods", peer=None, authorization="Bearer secret")
-        return len(world.client.asked)
+        return len(world.client.requested)
 
-    assert [asked(), asked()] == [2, 2]
+    assert [requested(), requested()] == [2, 2]
     world.clock.advance(130)  # the token is looked at again
-    assert asked() == 3
+    assert requested() == 3
     world.clock.advance(200)  # and so is the right
-    assert asked() == 5
+    assert requested() == 5
     world.client.broken = True
     world.clock.advance(400)
     assert world.text("/pods") == (

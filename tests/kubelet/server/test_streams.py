@@ -341,6 +341,6 @@ async def test_tls_knows_its_clients(tmp_path: Path) -> None:
     assert (await ask(http.port)).startswith(b"HTTP/1.1 401 ")
     client.load_cert_chain(tmp_path / "jane.crt", tmp_path / "jane.key")
     assert (await ask(http.port)).endswith(b"ok")
-    assert world.client.asked[-1]["spec"]["user"] == "jane"
-    assert world.client.asked[-1]["spec"]["groups"] == ["dev", "system:authenticated"]
+    assert world.client.requested[-1]["spec"]["user"] == "jane"
+    assert world.client.requested[-1]["spec"]["groups"] == ["dev", "system:authenticated"]
     await world.server.stop()

@@ -110,10 +110,10 @@ def test_pods_of_a_node_share_the_answers_but_a_new_pod_sees_what_is_new() -> No
     second["metadata"] = {**second["metadata"], "uid": "other"}
     for _ in range(3):
         machine.run(machine.volumes.mount(first))
-    assert machine.api.asked == ["secrets/tok", "configmaps/conf"]
+    assert machine.api.requested == ["secrets/tok", "configmaps/conf"]
     machine.api.put("configmaps", "conf", {"data": {"a": "new"}})
     machine.run(machine.volumes.mount(second))
-    assert machine.api.asked[2:] == ["configmaps/conf"]
+    assert machine.api.requested[2:] == ["configmaps/conf"]
     path = machine.volumes.of("other")["c"].path
     assert machine.files.read(f"{path}/a") == b"new"
     assert machine.volumes.of("other")["s"].payload is machine.volumes.of(UID)["s"].payload
@@ -126,7 +126,7 @@ def test_immutable_objects_are_asked_for_once() -> None:
     for _ in range(3):
         machine.run(machine.volumes.mount(wanted))
         machine.clock.advance(70)
-    assert machine.api.asked == ["configmaps/conf"]
+    assert machine.api.requested == ["configmaps/conf"]
 
 
 def test_items_modes_and_the_pods_group() -> None:
@@ -524,4 +524,4 @@ def test_links_in_a_volume_lead_to_no_removal_elsewhere(system: str, planted: st
 def test_unused_volumes_are_left_alone() -> None:
     machine = Machine()
     machine.run(machine.volumes.mount(pod(volumes=[secret("none")])))
-    assert machine.volumes.of(UID) == {} and machine.api.asked == []
+    assert machine.volumes.of(UID) == {} and machine.api.requested == []

@@ -511,8 +511,8 @@ async def test_managed_accounts_are_read_from_annotations_at_1_14(
         )
         await node.create("q", securityContext=GMSA, containers=[container()])
         pod, other = await running(node), await running(node, "q")
-        asked = [config(node, pod, name).windows.credential_spec for name in ("c", "d")]
-        assert asked == (["", ""] if fields else ["of the pod", "of d"])
+        requested = [config(node, pod, name).windows.credential_spec for name in ("c", "d")]
+        assert requested == (["", ""] if fields else ["of the pod", "of d"])
         assert config(node, other).windows.credential_spec == (SPEC if fields else "")
 
 

@@ -114,7 +114,7 @@ async def test_paths_with_either_slash(node: Any, flavour: str) -> None:
     paths = {"/a": "C:\\a", "b": "C:\\b", "C:\\c": "C:\\c", "C:/d": "C:\\d", "\\e\\f": "C:\\e\\f"}
 
     async with node("windows", flavour=flavour) as node:
-        mounts = [mount for asked in paths for mount in at(asked)]
+        mounts = [mount for requested in paths for mount in at(requested)]
         await node.create("p", volumes=EMPTY, containers=[container(volumeMounts=mounts)])
         pod = await running(node)
         node.host.files.write(volume(pod, "empty-dir", "v") + "\\x", b"here")
@@ -298,15 +298,17 @@ async def test_linux_paths_do_not_exist(node: Any, path: str, kind: str, text: s
 
 @pytest.mark.windows("API-47", "WIN-STO-005")
 @flavours
-@pytest.mark.parametrize("asked", ["HostToContainer", "Bidirectional"])
-async def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: str) -> None:
+@pytest.mark.parametrize("requested", ["HostToContainer", "Bidirectional"])
+async def test_mount_propagation_has_no_effect(node: Any, flavour: str, requested: str) -> None:
     async with node("windows", flavour=flavour) as node:
-        context = {"privileged": True} if asked == "Bidirectional" else {}
+        context = {"privileged": True} if requested == "Bidirectional" else {}
         await node.create(
             "p",
             volumes=EMPTY,
             containers=[
-                container(securityContext=context, volumeMounts=at("C:\\x", mountPropagation=asked))
+                container(
+                    securityContext=context, volumeMounts=at("C:\\x", mountPropagation=requested)
+                )
             ],
         )
         pod = await running(node)

@@ -214,16 +214,16 @@ async def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
     }
 
     async with node("windows", flavour=flavour) as node:
-        for number, asked in enumerate(codes):
-            wish = wishes(exit_code=str(asked), run_time="1s")
+        for number, requested in enumerate(codes):
+            wish = wishes(exit_code=str(requested), run_time="1s")
             await node.create(
                 f"p{number}", metadata=wish, restartPolicy="Never", containers=[container()]
             )
-        for number, (asked, shown) in enumerate(codes.items()):
+        for number, (requested, shown) in enumerate(codes.items()):
             pod = await ended(node, f"p{number}")
             end = state(pod)["terminated"]
             assert (pod["status"]["phase"], end["reason"]) == (
-                ("Failed", "Error") if asked else ("Succeeded", "Completed")
+                ("Failed", "Error") if requested else ("Succeeded", "Completed")
             )
             assert end["exitCode"] == shown
 

@@ -159,14 +159,14 @@ async def test_options_do_not_help_nfs(node: Any) -> None:
 async def claim(node: Node, spec: Any) -> None:
     """Claim c, bound to the volume pv."""
     base = {"accessModes": ["ReadWriteOnce"], "volumeMode": spec.pop("volumeMode", "Filesystem")}
-    asked = {
+    requested = {
         **base,
         "resources": {"requests": {"storage": "1Gi"}},
         "volumeName": "pv",
         "storageClassName": "",
     }
     made = await node.client.create(
-        PERSISTENT_VOLUME_CLAIMS, "default", {"metadata": {"name": "c"}, "spec": asked}
+        PERSISTENT_VOLUME_CLAIMS, "default", {"metadata": {"name": "c"}, "spec": requested}
     )
     await node.client.update_status(
         PERSISTENT_VOLUME_CLAIMS, {**made, "status": {"phase": "Bound"}}

@@ -119,9 +119,9 @@ async def test_what_cannot_be_is_refused_with_windows_own_number_and_changes_not
 ) -> None:
     async with run() as machine:
         with pytest.raises(ServiceError) as refused:
-            asked = ask(machine.services)
-            if asyncio.iscoroutine(asked):
-                await asked
+            requested = ask(machine.services)
+            if asyncio.iscoroutine(requested):
+                await requested
         assert (refused.value.code, refused.value.text[: len(text)]) == (code, text)
         assert not machine.launched
         assert [(s.name, s.state) for s in machine.services.all()] == [

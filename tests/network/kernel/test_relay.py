@@ -33,11 +33,11 @@ class Plane:
     """Every address is a server on loopback that returns what was requested."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int, str]] = []
+        self.requested: list[tuple[str, int, str]] = []
         self.slow: set[str] = set()
 
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
-        self.asked.append((address, port, source))
+        self.requested.append((address, port, source))
         if address in self.slow:
             await asyncio.sleep(30)
         near, far = socket.socketpair()
@@ -123,7 +123,7 @@ def test_a_node_port_is_asked_at_nodes_from_the_host_outside() -> None:
         (way,) = relay.ways()
         assert (way.service, way.inside) == ("default/web", "nodes:30080")
         assert await call(way.outside, b"hello") == b"172.20.0.2:30080 hello"
-        assert plane.asked == [("172.20.0.2", 30080, OUTSIDE)]
+        assert plane.requested == [("172.20.0.2", 30080, OUTSIDE)]
         services.handlers["delete"](service())
         assert relay.ways() == []
         with pytest.raises(OSError):

@@ -249,21 +249,21 @@ def test_remembered_client_comes_back_until_its_time_is_over() -> None:
     backends = [f"10.244.1.{n}" for n in range(1, 9)]
     bench = Bench(service_table(*backends, seconds=10))
 
-    def asked(port: int) -> str:
+    def requested(port: int) -> str:
         return bench.run(
             packet=Packet("10.244.1.50", "10.96.0.10", "tcp", port, 80)
         ).packet.destination
 
-    first = asked(1)
+    first = requested(1)
     for port in range(2, 20):
         bench.now += 5
-        assert asked(port) == first, "each connection lets it last again"
+        assert requested(port) == first, "each connection lets it last again"
     bench.stack.set_table(service_table(*backends, seconds=10))
-    assert asked(30) == first, "what was remembered outlives a new table"
+    assert requested(30) == first, "what was remembered outlives a new table"
     seen = set()
     for port in range(31, 80):
         bench.now += 11
-        seen.add(asked(port))
+        seen.add(requested(port))
     assert len(seen) > 1
 
 

@@ -539,7 +539,7 @@ ports = st.integers(1, 50)
 def test_translation_is_reversed(
     client: str,
     client_port: int,
-    asked: str,
+    requested: str,
     asked_port: int,
     server: str,
     server_port: int,
@@ -548,7 +548,7 @@ def test_translation_is_reversed(
     snat: bool,
 ) -> None:
     tracked = Conntrack()
-    sent = Packet(client, asked, "tcp", client_port, asked_port)
+    sent = Packet(client, requested, "tcp", client_port, asked_port)
     entry = tracked.start(sent)
     if dnat:
         tracked.translate_destination(entry, server, server_port)
@@ -563,7 +563,7 @@ def test_translation_is_reversed(
     found = tracked.find(answer)
     assert found is not None
     back = found[0].with_source(found[0].with_destination(answer, found[1]), found[1])
-    assert packet_flow(back) == ("tcp", asked, asked_port, client, client_port)
+    assert packet_flow(back) == ("tcp", requested, asked_port, client, client_port)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

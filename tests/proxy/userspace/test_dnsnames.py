@@ -34,8 +34,11 @@ ANSWER = (
 def test_suffixes_of_a_lone_question() -> None:
     message = dns.parse_raw_dns(query("web"))
     assert dns.wants_suffix(message)
-    asked = dns.parse_raw_dns(dns.with_suffix(message, "svc.cluster.local"))
-    assert asked.questions[0].labels == (b"web", b"svc", b"cluster", b"local") and asked.id == 7
+    requested = dns.parse_raw_dns(dns.with_suffix(message, "svc.cluster.local"))
+    assert (
+        requested.questions[0].labels == (b"web", b"svc", b"cluster", b"local")
+        and requested.id == 7
+    )
     assert dns.with_suffix(message, "") == query("web")
 
 

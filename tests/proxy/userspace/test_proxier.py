@@ -126,12 +126,12 @@ async def test_a_pod_that_refuses_is_passed_over() -> None:
 @in_loop
 async def test_dns_questions_get_suffixes_of_the_default_namespace() -> None:
     world = World(suffixes=("example.com",))
-    asked = []
+    requested = []
 
     async def resolver(payload: bytes, source: str) -> bytes:
         message = dnsnames.parse_raw_dns(payload)
         name = b".".join(message.questions[0].labels).decode()
-        asked.append(name)
+        requested.append(name)
         code = 0 if name == "web.default.svc.cluster.local" else 3
         return dnsnames.pack_raw_dns(message._replace(flags=0x8180 | code))
 
@@ -145,15 +145,15 @@ async def test_dns_questions_get_suffixes_of_the_default_namespace() -> None:
         await world.plane.ask("10.96.0.2", 53, query("web"), "10.244.1.9")
     )
     assert answer.code == 0 and answer.questions[0].labels == (b"web",)
-    assert asked == ["web", "web.default.svc.cluster.local"]
-    asked.clear()
+    assert requested == ["web", "web.default.svc.cluster.local"]
+    requested.clear()
     answer = dnsnames.parse_raw_dns(
         await world.plane.ask("10.96.0.2", 53, query("nowhere"), "10.244.1.9")
     )
-    assert answer.code == 3 and asked[-1] == "nowhere.example.com" and len(asked) == 5
-    asked.clear()
+    assert answer.code == 3 and requested[-1] == "nowhere.example.com" and len(requested) == 5
+    requested.clear()
     await world.plane.ask("10.96.0.2", 53, query("web", 15), "10.244.1.9")
-    assert asked == ["web"]
+    assert requested == ["web"]
     world.proxier.close()
 
 

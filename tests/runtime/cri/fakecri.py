@@ -27,7 +27,7 @@ class FakeCri:
 
     def __init__(self, versions: tuple[str, ...] = ("v1", "v1alpha2")) -> None:
         self.versions = versions
-        self.asked: list[tuple[str, Message]] = []
+        self.requested: list[tuple[str, Message]] = []
         self.answers: dict[str, Callable[[Message], Message]] = {}
         self.sandboxes: dict[str, Message] = {}
         self.containers: dict[str, Message] = {}
@@ -39,17 +39,17 @@ class FakeCri:
         self.server = Server(self._serve)
 
     def counted(self) -> Counter[str]:
-        return Counter(method for method, _ in self.asked)
+        return Counter(method for method, _ in self.requested)
 
     def last(self, method: str) -> Message:
-        return next(request for name, request in reversed(self.asked) if name == method)
+        return next(request for name, request in reversed(self.requested) if name == method)
 
     async def _serve(self, path: str, message: bytes) -> bytes:
         _, service, method = path.split("/")
         if service.split(".")[1] not in self.versions:
             raise Refusal("Unimplemented", f"unknown service {service}")
         request = codec.decode(f"{method}Request", message)
-        self.asked.append((method, request))
+        self.requested.append((method, request))
         answer = self.answers.get(method) or getattr(self, f"_{method}")
         return codec.encode(f"{method}Response", answer(request))
 

@@ -104,13 +104,13 @@ class PipeLoop:
 
     def __init__(self, problem: OSError | None = None) -> None:
         self.problem = problem
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self._real = asyncio.get_running_loop()
 
     async def create_pipe_connection(
         self, protocol: Callable[[], asyncio.Protocol], path: str
     ) -> tuple[Any, Any]:
-        self.asked.append(path)
+        self.requested.append(path)
         if self.problem is not None:
             raise self.problem
         made, transport = protocol(), asyncio.Transport()
@@ -138,7 +138,7 @@ async def test_a_pipe_is_opened_by_the_loop_of_windows() -> None:
     made = await _over(
         loop, lambda: address.connect_runtime(parse_runtime_endpoint(PIPE, "win32"), Protocol)
     )
-    assert loop.asked == [r"\\.\pipe\containerd-containerd"]
+    assert loop.requested == [r"\\.\pipe\containerd-containerd"]
     assert made.transport is not None  # a call may be made at once
 
 

@@ -106,11 +106,11 @@ async def test_user_namespaces_groups_and_stop_signals(tmp_path: Path) -> None:
     strict = LinuxContainer(strict_groups=True)
     async with play(tmp_path) as (runtime, fake, _clock):
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=linux))
-        asked = fake.last("RunPodSandbox")["config"]["linux"]["security_context"]
-        assert asked["supplemental_groups_policy"] == 1
+        requested = fake.last("RunPodSandbox")["config"]["linux"]["security_context"]
+        assert requested["supplemental_groups_policy"] == 1
         mapping = {"host_id": 131072, "length": 65536}
         users = {"uids": [mapping], "gids": [mapping]}
-        assert asked["namespace_options"]["userns_options"] == users
+        assert requested["namespace_options"]["userns_options"] == users
         config = replace(CONTAINER, linux=strict, stop_signal="SIGRTMIN+3")
         await runtime.create_container(sandbox, config)
         made = fake.last("CreateContainer")["config"]
@@ -160,9 +160,9 @@ async def test_the_request_for_a_container(tmp_path: Path) -> None:
     async with play(tmp_path) as (runtime, fake, _clock):
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(host_ipc=True)))
         await runtime.create_container(sandbox, config)
-        asked = fake.last("CreateContainer")
-        assert asked["sandbox_config"] == fake.last("RunPodSandbox")["config"]
-        assert asked["config"] == {
+        requested = fake.last("CreateContainer")
+        assert requested["sandbox_config"] == fake.last("RunPodSandbox")["config"]
+        assert requested["config"] == {
             "metadata": {"name": "c", "attempt": 1},
             "image": {"image": "sha256:1"},
             "command": ["a"],
@@ -217,9 +217,9 @@ async def test_the_request_for_a_container(tmp_path: Path) -> None:
         }
         windows = WindowsContainer(WindowsResources(1, 2, 3, 4), r"NT AUTHORITY\SYSTEM", "{}")
         await runtime.create_container(sandbox, replace(CONTAINER, windows=windows))
-        asked = fake.last("CreateContainer")["config"]
-        assert "linux" not in asked
-        assert asked["windows"] == {
+        requested = fake.last("CreateContainer")["config"]
+        assert "linux" not in requested
+        assert requested["windows"] == {
             "resources": {
                 "cpu_shares": 1,
                 "cpu_count": 2,

@@ -171,12 +171,12 @@ async def test_a_machine_that_cannot(users: StartBench, monkeypatch: pytest.Monk
         ]
 
 
-@pytest.mark.parametrize(("asked", "level"), [(None, "INFO"), (True, "WARNING")])
+@pytest.mark.parametrize(("requested", "level"), [(None, "INFO"), (True, "WARNING")])
 def test_a_node_that_asks_for_what_its_machine_cannot_is_warned_of(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    asked: bool | None,
+    requested: bool | None,
     level: str,
 ) -> None:
     if why := behaviour.unavailable("oci"):
@@ -188,7 +188,7 @@ def test_a_node_that_asks_for_what_its_machine_cannot_is_warned_of(
     monkeypatch.setattr(snapshots, "maps_users", unable)
 
     async def main() -> None:
-        async with behaviour.oci(tmp_path, user_namespaces=asked):
+        async with behaviour.oci(tmp_path, user_namespaces=requested):
             pass
 
     with caplog.at_level("INFO", logger="transom.runtime"):

@@ -292,14 +292,14 @@ async def test_names_are_found_in_the_hosts_file_then_by_dns() -> None:
 
 
 async def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
-    asked: list[tuple[str, int, str, str]] = []
+    requested: list[tuple[str, int, str, str]] = []
 
     async def ask(address: str, port: int, payload: bytes, source: str = "") -> bytes:
         message = wire.parse_dns_message(payload)
         assert message.question is not None
         name = message.question.name
-        asked.append((address, port, source, wire.name_text(name)))
-        found = [wire.DnsRecord(name, wire.A, 5, b"\x0a\x60\0\7")] if len(asked) == 2 else []
+        requested.append((address, port, source, wire.name_text(name)))
+        found = [wire.DnsRecord(name, wire.A, 5, b"\x0a\x60\0\7")] if len(requested) == 2 else []
         reply = wire.PackedMessage(name, wire.NOERROR if found else wire.NXDOMAIN, found)
         return reply.message(message.id, name + b"\0\1\0\1", message.flags, 512)
 
@@ -309,7 +309,7 @@ async def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
     context = r.programs[0].context
     assert await context.network.resolve("db.other") == ["10.96.0.7"]
     own = context.network.ips[0]
-    assert asked == [
+    assert requested == [
         ("10.96.0.10", 53, own, "db.other.ns.svc.cluster.local"),
         ("10.96.0.10", 53, own, "db.other.svc.cluster.local"),
     ]
@@ -318,10 +318,10 @@ async def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
 async def test_without_a_listener_the_network_decides_on_the_loopback_too() -> None:
     """Host ports and node ports are there."""
 
-    asked: list[tuple[str, int, str]] = []
+    requested: list[tuple[str, int, str]] = []
 
     async def connect(address: str, port: int, source: str = "") -> socket.socket:
-        asked.append((address, port, source))
+        requested.append((address, port, source))
         raise ConnectionRefusedError(errno.ECONNREFUSED, "")
 
     r = rig.make()
@@ -330,7 +330,7 @@ async def test_without_a_listener_the_network_decides_on_the_loopback_too() -> N
     context = r.programs[0].context
     with pytest.raises(ConnectionRefusedError):
         await context.network.connect("127.0.0.1", 54321)
-    assert asked == [("127.0.0.1", 54321, context.network.ips[0])]
+    assert requested == [("127.0.0.1", 54321, context.network.ips[0])]
     context.network.listen(54321, socket.socket.close)
     (await context.network.connect("127.0.0.1", 54321)).close()
-    assert len(asked) == 1
+    assert len(requested) == 1

@@ -151,14 +151,16 @@ async def test_commands_that_are_not_there(
 )
 async def test_windows_users(flavour: Flavour, reason: str, text: str) -> None:
     nano = "mcr.microsoft.com/windows/nanoserver:1809"
-    for image, asked, user in (
+    for image, requested, user in (
         (nano, "", "ContainerUser"),
         ("mcr.microsoft.com/windows/servercore:ltsc2019", "", "ContainerAdministrator"),
         (nano, "containeradministrator", "ContainerAdministrator"),
         (nano, r"NT AUTHORITY\NETWORK SERVICE", "NETWORK SERVICE"),
     ):
         r = rig.make("windows", flavour)
-        await r.container("ignore", image=image, windows=WindowsContainer(run_as_user_name=asked))
+        await r.container(
+            "ignore", image=image, windows=WindowsContainer(run_as_user_name=requested)
+        )
         assert r.programs[0].context.env["USERNAME"] == r.programs[0].context.user == user
     r = rig.make("windows", flavour)
     with pytest.raises(RuntimeFailure):

@@ -100,16 +100,16 @@ async def test_its_image_may_be_of_another_build() -> None:
 
 @pytest.mark.windows("W-HP-14", "W-HP-15", "W-HP-16", "W-HP-17")
 @pytest.mark.parametrize(
-    ("asked", "user"),
+    ("requested", "user"),
     [
         (r"NT AUTHORITY\SYSTEM", "SYSTEM"),
         (r"NT AUTHORITY\Local service", "LOCAL SERVICE"),
         (r"NT AUTHORITY\NetworkService", "NETWORK SERVICE"),
     ],
 )
-async def test_service_accounts(asked: str, user: str) -> None:
+async def test_service_accounts(requested: str, user: str) -> None:
     r = make()
-    await start(r, asked)
+    await start(r, requested)
     assert r.programs[0].context.user.upper() == user
 
 
@@ -172,7 +172,7 @@ async def test_the_volume_has_the_files_of_the_image(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "asked", "expected"),
+    ("version", "requested", "expected"),
     [
         ("1.7.29", r"C:\k", r"C:\k"),
         ("1.7.29", "$env:CONTAINER_SANDBOX_MOUNT_POINT/k", r"C:\hpc\k"),
@@ -180,9 +180,9 @@ async def test_the_volume_has_the_files_of_the_image(version: str) -> None:
         ("1.6.36", r"%CONTAINER_SANDBOX_MOUNT_POINT%\k", r"{point}\k"),
     ],
 )
-async def test_working_directories(version: str, asked: str, expected: str) -> None:
+async def test_working_directories(version: str, requested: str, expected: str) -> None:
     r = make(version)
-    made = await start(r, working_dir=asked)
+    made = await start(r, working_dir=requested)
     assert r.programs[0].context.cwd == expected.format(point=rf"C:\C\{made}")
 
 

@@ -15,11 +15,11 @@ from transom.runtime.sim.sockets import NetworkNamespace
 
 
 async def test_localhost_is_the_loopback_address() -> None:
-    asked: list[tuple[str, int]] = []
+    requested: list[tuple[str, int]] = []
 
     class Namespace:
         async def connect(self, address: str, port: int, pid: int = 0) -> socket.socket:
-            asked.append((address, port))
+            requested.append((address, port))
             return cast(Any, None)
 
     async def unknown(name: str) -> list[str]:
@@ -27,7 +27,7 @@ async def test_localhost_is_the_loopback_address() -> None:
 
     for host in ("localhost", "127.0.0.1", "10.1.2.3"):
         await connect_by_name(cast(Any, Namespace()), host, 80, unknown)
-    assert asked == [("127.0.0.1", 80), ("127.0.0.1", 80), ("10.1.2.3", 80)]
+    assert requested == [("127.0.0.1", 80), ("127.0.0.1", 80), ("10.1.2.3", 80)]
 
 
 async def test_datagrams_to_the_loopback_address_reach_the_own_programs() -> None:

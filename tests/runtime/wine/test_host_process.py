@@ -150,16 +150,16 @@ async def test_older_versions_start_an_ordinary_container(play: ContextFactory) 
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("requested", "shown"),
     [
         (SYSTEM, r"nt authority\system"),
         (r"NT AUTHORITY\Local service", r"nt authority\local service"),
         (r"NT AUTHORITY\NetworkService", r"nt authority\network service"),
     ],
 )
-async def test_service_accounts(play: ContextFactory, asked: str, shown: str) -> None:
+async def test_service_accounts(play: ContextFactory, requested: str, shown: str) -> None:
     async with play() as b:
-        assert await printed(b, "whoami", asked) == [shown]
+        assert await printed(b, "whoami", requested) == [shown]
 
 
 async def test_a_group_gets_an_account_for_the_time_of_the_container(play: ContextFactory) -> None:
@@ -201,7 +201,7 @@ async def test_the_runtime_expands_the_mount_point(play: ContextFactory) -> None
 
 
 @pytest.mark.parametrize(
-    ("version", "asked", "shown"),
+    ("version", "requested", "shown"),
     [
         ("1.7.29", "", r"C:\hpc"),
         ("1.7.29", r"C:\k", r"C:\k"),
@@ -211,11 +211,11 @@ async def test_the_runtime_expands_the_mount_point(play: ContextFactory) -> None
     ],
 )
 async def test_working_directories(
-    play: ContextFactory, version: str, asked: str, shown: str
+    play: ContextFactory, version: str, requested: str, shown: str
 ) -> None:
     async with play(version) as b:
         b.host.files.mkdir(r"C:\k")
-        made = await host_process(b, ("cmd", "/c", "cd"), working_dir=asked)
+        made = await host_process(b, ("cmd", "/c", "cd"), working_dir=requested)
         await b.ended(made)
         assert b.printed(made) == [shown.format(made=made)]
 

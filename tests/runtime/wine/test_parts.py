@@ -160,7 +160,7 @@ def test_variables() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked, image, name, number",
+    "requested, image, name, number",
     [
         ("", {}, "ContainerAdministrator", 0),
         ("", {"User": "ContainerUser"}, "ContainerUser", template.USER_ID),
@@ -174,18 +174,18 @@ def test_variables() -> None:
     ],
 )
 def test_accounts(
-    tmp_path: Path, asked: str, image: dict[str, Any], name: str | None, number: int
+    tmp_path: Path, requested: str, image: dict[str, Any], name: str | None, number: int
 ) -> None:
     (tmp_path / "Users" / "svc").mkdir(parents=True)
     (tmp_path / "Users" / "Public").mkdir()
-    config = ContainerConfig("c", 0, "i", "i", windows=WindowsContainer(run_as_user_name=asked))
+    config = ContainerConfig("c", 0, "i", "i", windows=WindowsContainer(run_as_user_name=requested))
     found = accounts.find_wine_account(config, image, [tmp_path], "web")
     assert (found.name if found else None) == name
     assert found is None or accounts.unix_id(found) == number
 
 
 @pytest.mark.parametrize(
-    "asked, cpus, given",
+    "requested, cpus, given",
     [
         (WindowsResources(), 4, CgroupLimits()),
         (
@@ -205,8 +205,8 @@ def test_accounts(
         (WindowsResources(memory_limit=_MIB), 4, CgroupLimits(memory_soft=_MIB)),
     ],
 )
-def test_limits(asked: WindowsResources, cpus: int, given: CgroupLimits) -> None:
-    assert limits.limits_of_resources(asked, cpus) == given
+def test_limits(requested: WindowsResources, cpus: int, given: CgroupLimits) -> None:
+    assert limits.limits_of_resources(requested, cpus) == given
 
 
 def test_a_share_is_one_of_the_nodes_processors(monkeypatch: pytest.MonkeyPatch) -> None:

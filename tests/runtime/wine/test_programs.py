@@ -48,11 +48,11 @@ def test_cmd_reports_its_build_and_receives_its_arguments(box: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked, recorded",
+    "requested, recorded",
     [("0", 0), ("300", 300), ("3000000000", -1294967296), ("3221225786", -1073741510)],
 )
-def test_all_32_bits_of_an_exit_code(box: Make, asked: str, recorded: int) -> None:
-    assert box(PROBE, "exit", asked).create().start().result()[0] == recorded
+def test_all_32_bits_of_an_exit_code(box: Make, requested: str, recorded: int) -> None:
+    assert box(PROBE, "exit", requested).create().start().result()[0] == recorded
 
 
 def test_a_crash_ends_with_its_exception_and_without_a_debugger(box: Make) -> None:
@@ -292,7 +292,7 @@ def test_volumes(box: Make, tmp_path: Path) -> None:
 
 
 def _answer(
-    server: socket.socket, asked: list[str], known: Mapping[str, bytes] = MappingProxyType({})
+    server: socket.socket, requested: list[str], known: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
     """There is no such name, unless it is known: by the records of its answer, which begin after
     the name.
@@ -306,8 +306,8 @@ def _answer(
         while query[at]:
             labels.append(query[at + 1 : at + 1 + query[at]].decode())
             at += query[at] + 1
-        asked.append(".".join(labels))
-        record = known.get(f"{asked[-1]} {query[at + 2]}", b"")
+        requested.append(".".join(labels))
+        record = known.get(f"{requested[-1]} {query[at + 2]}", b"")
         answer = b"\x81\x80\0\1\0\1\0\0\0\0" if record else b"\x81\x83\0\1\0\0\0\0\0\0"
         server.sendto(query[:2] + answer + query[12 : at + 5] + record, client)
 
@@ -315,10 +315,10 @@ def _answer(
 def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
     dns = DnsConfig(servers=("127.0.0.1",), searches=("ns.svc.cluster.local", "svc.cluster.local"))
     made = box(PROBE, "wait", "end", dns=dns).create().start()
-    asked: list[str] = []
+    requested: list[str] = []
     with made.socket(socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 53))
-        threading.Thread(target=_answer, args=(server, asked), daemon=True).start()
+        threading.Thread(target=_answer, args=(server, requested), daemon=True).start()
         assert made.exec(PROBE, "lookup", "localhost")[1] == "127.0.0.1\n"
         assert made.exec(PROBE, "lookup", "WEB-0")[1] == "127.0.0.1\n"
         made.exec(PROBE, "lookup", "a.b")
@@ -328,7 +328,7 @@ def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
         )
         for name in ("db", "db.example"):
             assert made.exec(PROBE, "lookup", name)[1] == "10.9.8.7\n"
-    assert asked == ["a.b", "single.ns.svc.cluster.local", "single"]
+    assert requested == ["a.b", "single.ns.svc.cluster.local", "single"]
 
 
 def test_errors_have_windows_words(box: Make, tmp_path: Path) -> None:
@@ -346,10 +346,10 @@ def test_nslookup(box: Make) -> None:
         "web.ns.svc.cluster.local 1": head + bytes((10, 1, 2, 3)),
         "a.b 1": head + bytes((10, 9, 8, 7)),
     }
-    server, asked = "Server:  UnKnown\r\nAddress:  127.0.0.1\r\n\r\n", list[str]()
+    server, requested = "Server:  UnKnown\r\nAddress:  127.0.0.1\r\n\r\n", list[str]()
     with made.socket(socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 53))
-        threading.Thread(target=_answer, args=(listening, asked, known), daemon=True).start()
+        threading.Thread(target=_answer, args=(listening, requested, known), daemon=True).start()
         printed = f"{server}Name:    web.ns.svc.cluster.local\r\nAddress:  10.1.2.3\r\n\r\n"
         assert made.exec("nslookup", "-type=A", "web") == (0, printed)
         assert (
@@ -357,7 +357,7 @@ def test_nslookup(box: Make) -> None:
             == f"{server}Name:    a.b\r\nAddress:  10.9.8.7\r\n\r\n"
         )
         assert made.exec("nslookup", "none.") == (0, server)
-    names = [name for name in asked if not name.endswith(".arpa")]
+    names = [name for name in requested if not name.endswith(".arpa")]
     assert names == ["web.ns.svc.cluster.local", "a.b.ns.svc.cluster.local", "a.b", "none"]
 
 
@@ -375,17 +375,17 @@ _ANSWERS = {
 }
 
 
-def _serve_http(listening: socket.socket, asked: list[str]) -> None:
+def _serve_http(listening: socket.socket, requested: list[str]) -> None:
     while True:
         try:
             client, _ = listening.accept()
         except OSError:
             return
         with client:
-            asked.append(client.recv(65536).decode())
-            if asked[-1].startswith("POST") and asked[-1].endswith("\r\n\r\n"):
-                asked[-1] += client.recv(65536).decode()
-            client.sendall(_ANSWERS.get(" ".join(asked[-1].split()[:2]), b""))
+            requested.append(client.recv(65536).decode())
+            if requested[-1].startswith("POST") and requested[-1].endswith("\r\n\r\n"):
+                requested[-1] += client.recv(65536).decode()
+            client.sendall(_ANSWERS.get(" ".join(requested[-1].split()[:2]), b""))
 
 
 @pytest.mark.parametrize(
@@ -407,10 +407,10 @@ def _serve_http(listening: socket.socket, asked: list[str]) -> None:
     ],
 )
 def test_curl(browser: tuple[Box, list[str]], words: str, code: int, out: str) -> None:
-    made, asked = browser
+    made, requested = browser
     assert made.exec("curl", *words.split()) == (code, out)
     if "/form" in words:
-        head, _, body = asked[-1].partition("\r\n\r\n")
+        head, _, body = requested[-1].partition("\r\n\r\n")
         assert body == "a=1&b=2" and {
             "Host: 127.0.0.1:8000",
             "X-One:1",
@@ -423,7 +423,7 @@ def browser(
     wine: WinePlatform, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Box, list[str]]]:
     """A container with a web server at its own address, and what that was asked."""
-    folder, asked = tmp_path_factory.mktemp("browser"), list[str]()
+    folder, requested = tmp_path_factory.mktemp("browser"), list[str]()
     config = ContainerConfig("c", 0, "image", "sha256:0", command=(PROBE, "wait", "end"))
     made = Box(
         wine,
@@ -436,8 +436,8 @@ def browser(
     with made.socket() as listening:
         listening.bind(("127.0.0.1", 8000))
         listening.listen()
-        threading.Thread(target=_serve_http, args=(listening, asked), daemon=True).start()
-        yield made, asked
+        threading.Thread(target=_serve_http, args=(listening, requested), daemon=True).start()
+        yield made, requested
     made.remove()
 
 

@@ -91,8 +91,8 @@ class RoleEscalation(MutatingPlugin):
         ):
             return
         res = attributes.resource
-        asked = res.gr if has_behaviour(res.release, "RoleErrorsNameRequest") else None
-        rules = self._policy.referenced_rules(reference, attributes.namespace, asked)
+        requested = res.gr if has_behaviour(res.release, "RoleErrorsNameRequest") else None
+        rules = self._policy.referenced_rules(reference, attributes.namespace, requested)
         await self._confirm(attributes, user, rules)
 
     def _may(

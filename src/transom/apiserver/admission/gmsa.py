@@ -154,8 +154,10 @@ class WindowsGmsa(MutatingPlugin, ValidatingPlugin):
         user = UserInfo(
             serviceaccounts.user_name(namespace, account), serviceaccounts.group_names(namespace)
         )
-        asked = RequestInfo(True, "", "use", gmsa.GROUP, gmsa.VERSION, namespace, gmsa.PLURAL, name)
-        decision = self._decide(user, asked)
+        request_info = RequestInfo(
+            True, "", "use", gmsa.GROUP, gmsa.VERSION, namespace, gmsa.PLURAL, name
+        )
+        decision = self._decide(user, request_info)
         if decision.allowed is not True:
             why = f", reason: {go_quote(decision.reason)}" if decision.reason else ""
             raise _refused(

@@ -216,11 +216,11 @@ def _comparable(*quantities: Quantity | None) -> tuple[int, ...]:
 
 
 def _minimum(what: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
-    asked, limited, enforced = _comparable(request, limit, bound)
+    requested, limited, enforced = _comparable(request, limit, bound)
     text = "minimum " + what.format("usage")
     if request is None:
         return f"{text}.  No request is specified"
-    if asked < enforced:
+    if requested < enforced:
         return f"{text}, but request is {request}"
     if limit is not None and limited < enforced:
         return f"{text}, but limit is {limit}"
@@ -230,33 +230,33 @@ def _minimum(what: str, bound: Quantity, request: Quantity | None, limit: Quanti
 def _maximum_request(
     what: str, bound: Quantity, request: Quantity | None, _limit: Quantity | None
 ) -> str:
-    asked, enforced = _comparable(request, bound)
+    requested, enforced = _comparable(request, bound)
     text = "maximum " + what.format("usage")
     if request is None:
         return f"{text}.  No request is specified"
-    return f"{text}, but request is {request}" if asked > enforced else ""
+    return f"{text}, but request is {request}" if requested > enforced else ""
 
 
 def _maximum(what: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
-    asked, limited, enforced = _comparable(request, limit, bound)
+    requested, limited, enforced = _comparable(request, limit, bound)
     text = "maximum " + what.format("usage")
     if limit is None:
         return f"{text}.  No limit is specified"
     if limited > enforced:
         return f"{text}, but limit is {limit}"
-    if request is not None and asked > enforced:
+    if request is not None and requested > enforced:
         return f"{text}, but request is {request}"
     return ""
 
 
 def _ratio(what: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
-    asked, limited, _ = _comparable(request, limit, bound)
+    requested, limited, _ = _comparable(request, limit, bound)
     text = what.format("max limit to request ratio")
-    if request is None or asked == 0:
+    if request is None or requested == 0:
         return f"{text}, but no request is specified or request is 0"
     if limit is None or limited == 0:
         return f"{text}, but no limit is specified or limit is 0"
-    given = limited / asked
+    given = limited / requested
     if bound.value() <= _MAX_MILLI:
         exceeded = given * 1000 > float(bound.milli_value())
     else:

@@ -187,7 +187,7 @@ class MutatingAdmissionPolicy(MutatingPlugin):
             state.changed()
             rounds.wanted = True
         if compiled.reinvocable:
-            state.asked.add(one.key)
+            state.requested.add(one.key)
         return problem
 
     async def _mutate(

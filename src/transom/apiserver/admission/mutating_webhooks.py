@@ -87,7 +87,7 @@ class MutatingAdmissionWebhook(MutatingPlugin):
                 state.changed()
                 rounds.wanted = True
             if hook.reinvocable:
-                state.asked.add(hook.uid)
+                state.requested.add(hook.uid)
         await self._dispatch.compute(attributes.ctx, partial(_check_managed, attributes, before))
         if rounds.wanted and not rounds.second:
             state.output = await self._dispatch.compute(

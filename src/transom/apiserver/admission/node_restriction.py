@@ -202,10 +202,10 @@ class NodeRestriction(MutatingPlugin):
 
     def _node(self, node: str, a: Attributes) -> None:
         # In a create only the object has the name.
-        asked = a.name or ((a.obj or {}).get("metadata") or {}).get("name", "")
-        if asked != node:
+        requested = a.name or ((a.obj or {}).get("metadata") or {}).get("name", "")
+        if requested != node:
             raise a.forbidden(
-                f"node {go_quote(node)} is not allowed to modify node {go_quote(asked)}"
+                f"node {go_quote(node)} is not allowed to modify node {go_quote(requested)}"
             )
         if a.operation == "CREATE":
             if (a.obj.get("spec") or {}).get("configSource") is not None:

@@ -52,10 +52,10 @@ class NodeTokenAudience(MutatingPlugin):
         pod = self._find("pods", attributes.namespace, spec["boundObjectRef"]["name"])
         if pod is not None and audience in self._audiences(pod):
             return
-        asked = RequestInfo(
+        request_info = RequestInfo(
             True, "", _AUDIENCE_VERB, "", "v1", attributes.namespace, audience, attributes.name
         )
-        if not self._decide(user, asked).allowed:
+        if not self._decide(user, request_info).allowed:
             raise attributes.forbidden(
                 f"audience {go_quote(audience)} not found in pod spec volume, {user.name} is not "
                 "authorized to request tokens for this audience"
@@ -111,7 +111,7 @@ class NodePodCertificateSigner(MutatingPlugin):
         if any((one.get("podCertificate") or {}).get("signerName") == signer for one in sources):
             return
         # As in the names of ClusterTrustBundles: rules of roles cannot contain slashes.
-        asked = RequestInfo(
+        request_info = RequestInfo(
             True,
             "",
             _SIGNER_VERB,
@@ -121,7 +121,7 @@ class NodePodCertificateSigner(MutatingPlugin):
             signer.replace("/", ":"),
             spec.get("serviceAccountName") or "",
         )
-        if not self._decide(user, asked).allowed:
+        if not self._decide(user, request_info).allowed:
             raise attributes.forbidden(
                 f"pod {go_quote(namespace + '/' + spec['podName'])} does not mount a podCertificate "
                 f"projected volume for signer {go_quote(signer)}"

@@ -12,16 +12,16 @@ from transom.apiserver.core.attributes import Attributes
 class PluginRound:
     """The state of one plugin."""
 
-    __slots__ = ("again", "asked", "output")
+    __slots__ = ("again", "output", "requested")
 
     def __init__(self) -> None:
-        self.asked: set[str] = set()  # webhooks or policies that request reinvocation
+        self.requested: set[str] = set()  # webhooks or policies that request reinvocation
         self.again: set[str] = set()  # those of them that must run again
         self.output: Any = None  # the object as the plugin left it
 
     def changed(self) -> None:
-        self.again |= self.asked
-        self.asked = set()
+        self.again |= self.requested
+        self.requested = set()
 
 
 class ReinvocationState:

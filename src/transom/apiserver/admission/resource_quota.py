@@ -390,12 +390,12 @@ def _check_room(
     taken = quota.add_amounts(used, reserved) if reserved else used
     too_much = quota.exceeded_resources(taken, requested, hard)
     if too_much:
-        asked, shown, allowed = (
+        request, shown, allowed = (
             quota.pretty_amounts({name: values[name] for name in too_much if name in values})
             for values in (requested, taken, hard)
         )
         name = candidate["metadata"]["name"]
         raise attributes.forbidden(
-            f"exceeded quota: {name}, requested: {asked}, used: {shown}, limited: {allowed}"
+            f"exceeded quota: {name}, requested: {request}, used: {shown}, limited: {allowed}"
         )
     return _Charge(record, candidate, quota.add_amounts(used, requested))

@@ -117,10 +117,10 @@ def impersonate(
 def _without_user(
     request: HttpRequest, identities: list[_Impersonated], release: Release
 ) -> Exception:
-    asked = f"[{' '.join(identity.printed() for identity in identities)}]"
+    requested = f"[{' '.join(identity.printed() for identity in identities)}]"
     if is_enabled(release, "ConstrainedImpersonation"):
         return bad_request(f"requested {_go_user(identities)} without impersonating a user name")
-    text = f"requested {asked} without impersonating a user"
+    text = f"requested {requested} without impersonating a user"
     if has_behaviour(release, "ImpersonationErrors"):
         return bad_request(text)
     uri = request.target.decode("latin-1")

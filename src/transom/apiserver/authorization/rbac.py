@@ -230,7 +230,7 @@ class Rbac:
         )
 
     def referenced_rules(
-        self, reference: Object, namespace: str, asked: GroupResource | None = None
+        self, reference: Object, namespace: str, requested: GroupResource | None = None
     ) -> Sequence[Rule]:
         """The rules of the role that a binding in `namespace` refers to; raises 404, which names
         the resource that the request asked for, if given.
@@ -239,8 +239,8 @@ class Rbac:
         found = self._roles.get(_role_key(reference, namespace))
         if found is not None:
             return found.rules
-        if asked is not None and reference.get("kind") in ("Role", "ClusterRole"):
-            raise not_found(asked, reference.get("name", ""))
+        if requested is not None and reference.get("kind") in ("Role", "ClusterRole"):
+            raise not_found(requested, reference.get("name", ""))
         raise absent(reference, plural=True)
 
     def _bindings(self, wanted: set[str], namespace: str) -> Iterator[_Binding]:

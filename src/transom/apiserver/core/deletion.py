@@ -121,13 +121,13 @@ def _begin(meta: Object, period: int, now: float) -> None:
 
 def _shortened(meta: Object, options: Object) -> bool:
     """A second delete may shorten the grace period, counted from the first one."""
-    asked, period = options.get("gracePeriodSeconds"), meta["deletionGracePeriodSeconds"]
-    if asked is None or asked >= period:
+    requested, period = options.get("gracePeriodSeconds"), meta["deletionGracePeriodSeconds"]
+    if requested is None or requested >= period:
         return False
     meta["deletionTimestamp"] = rfc3339(
-        parse_rfc3339(meta["deletionTimestamp"]) - _seconds(period) + _seconds(asked)
+        parse_rfc3339(meta["deletionTimestamp"]) - _seconds(period) + _seconds(requested)
     )
-    meta["deletionGracePeriodSeconds"] = asked
+    meta["deletionGracePeriodSeconds"] = requested
     return True
 
 

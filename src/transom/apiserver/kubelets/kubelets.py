@@ -104,14 +104,14 @@ class Kubelets:
         names = {"error": "stderr", "input": "stdin", "output": "stdout", "tty": "tty"}
         wanted += [(short, "1") for short, name in names.items() if options.get(name)]
         tty = bool(options.get("tty"))
-        asked = remotecommand.CommandStreams(
+        command_streams = remotecommand.CommandStreams(
             bool(options.get("stdin")),
             bool(options.get("stdout")),
             bool(options.get("stderr")) and not tty,
             tty,
         )
         target = f"/{what}/{pod['metadata']['namespace']}/{pod['metadata']['name']}/{container}"
-        return await self._stream(request, pod, target, wanted, asked)
+        return await self._stream(request, pod, target, wanted, command_streams)
 
     async def port_forward(self, request: HttpRequest, pod: Object, ports: Sequence[int]) -> Answer:
         target = f"/portForward/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -124,12 +124,14 @@ class Kubelets:
         pod: Object,
         target: str,
         query: list[tuple[str, str]],
-        asked: remotecommand.CommandStreams | None,
+        command_streams: remotecommand.CommandStreams | None,
     ) -> Answer:
         kubelet = self._kubelet(pod["spec"]["nodeName"])
         if query:
             target += f"?{urlencode(query)}"
-        return await streams.serve_stream(self._transport, request, kubelet, target, asked)
+        return await streams.serve_stream(
+            self._transport, request, kubelet, target, command_streams
+        )
 
     async def proxy(
         self, request: HttpRequest, resource: str, namespace: str, name: str, path: str

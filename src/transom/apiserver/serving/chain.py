@@ -197,7 +197,7 @@ class Audit:
             return
         now = self._clock.time()
         user = exchange.user
-        event = self._auditor.begin(exchange.source(), user, exchange.asked, now)
+        event = self._auditor.begin(exchange.source(), user, exchange.request_info, now)
         exchange.event = event
         if event is None:
             return
@@ -255,19 +255,19 @@ class FlowControl:
         self._store = store
 
     def __call__(self, exchange: ApiExchange[T]) -> Awaitable[None] | None:
-        user, asked = exchange.user, exchange.asked
+        user, request_info = exchange.user, exchange.request_info
         if user is None or exchange.in_process:
             return None
-        if asked.verb in _SINGLE and not asked.subresource:
-            flow = self._flows.find(user, asked)
+        if request_info.verb in _SINGLE and not request_info.subresource:
+            flow = self._flows.find(user, request_info)
             if not flow.level.has_room(1):
                 return self._queue(exchange, flow, 1, heavy=False)
             exchange.flow = flow
             return None
-        count = self._count_objects(exchange) if asked.verb in _WEIGHED else 0
-        if is_long_running(asked):
+        count = self._count_objects(exchange) if request_info.verb in _WEIGHED else 0
+        if is_long_running(request_info):
             return self._take_turn(exchange, user.name) if count > HEAVY else None
-        flow = self._flows.find(user, asked)
+        flow = self._flows.find(user, request_info)
         seats = list_seats(count) if count else 1
         if not flow.level.has_room(seats):
             return self._queue(exchange, flow, seats, heavy=count > HEAVY)
@@ -279,13 +279,15 @@ class FlowControl:
 
     def _count_objects(self, exchange: ApiExchange[T]) -> int:
         """The number of objects that the list or watch will process."""
-        asked, query = exchange.asked, exchange.query
-        res = self._resources.find_served(asked.group, asked.version, asked.resource)
-        if res is None or not res.stored or asked.subresource or asked.name:
+        request_info, query = exchange.request_info, exchange.query
+        res = self._resources.find_served(
+            request_info.group, request_info.version, request_info.resource
+        )
+        if res is None or not res.stored or request_info.subresource or request_info.name:
             return 0
-        count = self._store.count(res.key_prefix(asked.namespace))
+        count = self._store.count(res.key_prefix(request_info.namespace))
         if query and count:
-            if asked.verb == "watch" and first_query_value(query, "resourceVersion") not in (
+            if request_info.verb == "watch" and first_query_value(query, "resourceVersion") not in (
                 "",
                 "0",
             ):
@@ -325,19 +327,19 @@ class Authorize:
         self._clock = clock
 
     def __call__(self, exchange: ApiExchange[T]) -> None:
-        user, asked, ctx = exchange.user, exchange.asked, exchange.ctx
+        user, request_info, ctx = exchange.user, exchange.request_info, exchange.ctx
         assert user is not None
         ctx.user = user
         ctx.now = self._clock.time()
-        verb = ctx.verb = asked.verb
+        verb = ctx.verb = request_info.verb
         if exchange.query and "timeout" in exchange.query:
             timeout = query_duration(first_query_value(exchange.query, "timeout"))
             ctx.timeout = ctx.timeout if timeout is None else timeout
-        decision = self._authorize.decide(user, asked)
+        decision = self._authorize.decide(user, request_info)
         if exchange.event is not None:
             ctx.audit = exchange.event
             exchange.event.decided(bool(decision.allowed), decision.reason)
-        exchange.info = decision.authorized(user, asked)
+        exchange.info = decision.authorized(user, request_info)
         if verb in _UPDATES:
             ctx.authorize_create = partial(self._authorize.require_create, user, exchange.info)
 

@@ -33,7 +33,7 @@ class ApiExchange(ApiCall, ABC, Generic[Output]):
     def __init__(
         self,
         clock: Clock,
-        asked: RequestInfo,
+        request_info: RequestInfo,
         query: Query,
         body: bytes,
         content_type: str,
@@ -45,8 +45,9 @@ class ApiExchange(ApiCall, ABC, Generic[Output]):
         self.body = body
         self.content_type = content_type
         self._clock = clock
-        self.ctx = RequestContext(ANONYMOUS, 0.0, user_agent=user_agent, path=asked.path)
-        self.asked = asked  # not authorized yet; `info` is the same after authorization
+        self.ctx = RequestContext(ANONYMOUS, 0.0, user_agent=user_agent, path=request_info.path)
+        # Not authorized yet; `info` is the same after authorization.
+        self.request_info = request_info
         self.request = request  # None: an in-process call
         self.user = user  # None until the request is authenticated
         self.in_process = user is not None  # a component of the cluster, already authenticated
@@ -114,7 +115,7 @@ class ApiExchange(ApiCall, ABC, Generic[Output]):
             self.audit_stage(AuditStage.RESPONSE_STARTED)
         elif event.panicked:
             self.audit_stage(AuditStage.PANIC)
-        elif not is_long_running(self.asked):
+        elif not is_long_running(self.request_info):
             self.audit_stage(AuditStage.RESPONSE_COMPLETE)
         else:
             self.audit_stage(AuditStage.RESPONSE_STARTED)

@@ -112,17 +112,17 @@ class HttpHandler:
     def __call__(self, request: HttpRequest) -> Answer | Awaitable[Answer]:
         query = request.query if b"?" in request.target else _NO_QUERY
         try:
-            asked = parse_request_info(request.method, request.path, query)
+            request_info = parse_request_info(request.method, request.path, query)
         except UnknownRequest as problem:
             exchange = HttpExchange(self._parts, request, _UNKNOWN_INFO, query)
             return exchange.complete(exchange.fail(problem))
-        return self._chain.run(HttpExchange(self._parts, request, asked, query))
+        return self._chain.run(HttpExchange(self._parts, request, request_info, query))
 
     def call_as(self, user: UserInfo, request: HttpRequest) -> Answer | Awaitable[Answer]:
         """A request of an in-process component, whose identity is known."""
         query = request.query
-        asked = parse_request_info(request.method, request.path, query)
-        return self._chain.run(HttpExchange(self._parts, request, asked, query, user))
+        request_info = parse_request_info(request.method, request.path, query)
+        return self._chain.run(HttpExchange(self._parts, request, request_info, query, user))
 
     def is_aggregated(self, group: str, version: str) -> bool:
         """Whether another server serves a group version."""
@@ -160,7 +160,7 @@ class HttpExchange(ApiExchange[Answer]):
         self,
         parts: HttpParts,
         request: HttpRequest,
-        asked: RequestInfo,
+        request_info: RequestInfo,
         query: dict[str, list[str]],
         user: UserInfo | None = None,
     ) -> None:
@@ -168,7 +168,7 @@ class HttpExchange(ApiExchange[Answer]):
         self._started = time.perf_counter()
         super().__init__(
             parts.clock,
-            asked,
+            request_info,
             query,
             request.body,
             "" if request.method == "GET" else request.header(b"content-type"),
@@ -299,9 +299,9 @@ class HttpExchange(ApiExchange[Answer]):
     def complete(self, output: Answer) -> Answer:
         answer = output
         if not self.in_process:
-            asked = None if self.asked is _UNKNOWN_INFO else self.asked
+            request_info = None if self.request_info is _UNKNOWN_INFO else self.request_info
             seconds = time.perf_counter() - self._started
-            self._parts.metrics.record(asked, answer, seconds)
+            self._parts.metrics.record(request_info, answer, seconds)
         if (
             type(answer) is HttpResponse
             and type(answer.body) is bytes
@@ -319,10 +319,12 @@ class HttpExchange(ApiExchange[Answer]):
 
     def _complete_other(self, answer: Answer) -> Answer:
         if isinstance(answer, StreamResponse) and answer.resumable and self._asks_websocket():
-            asked_headers = {
+            requested_headers = {
                 k.decode("latin-1"): v.decode("latin-1") for k, v in self._request.headers.items()
             }
-            answer = websocket_watches.websocket_watch(self._request.method, asked_headers, answer)
+            answer = websocket_watches.websocket_watch(
+                self._request.method, requested_headers, answer
+            )
         flow, event = self.flow, self.event
         headers = answer.headers
         if self._request.warnings:

@@ -139,12 +139,14 @@ class InProcessExchange(ApiExchange[Any]):
         server: InProcessServer,
         user: UserInfo,
         user_agent: str,
-        asked: RequestInfo,
+        request_info: RequestInfo,
         query: _Queries,
         body: bytes = b"",
         content_type: str = "",
     ) -> None:
-        super().__init__(server.clock, asked, query, body, content_type, user_agent, user=user)
+        super().__init__(
+            server.clock, request_info, query, body, content_type, user_agent, user=user
+        )
         self._server = server
         self._code = 200
         self._audited: ResponseBody | None = None  # a list, for the audit log
@@ -294,8 +296,12 @@ class InProcessExchange(ApiExchange[Any]):
         self.audit_response(self.event, code, body)
 
     def source(self) -> RequestSource:
-        target = f"{self.asked.path}?{urlencode(self.query, doseq=True)}" if self.query else ""
-        return RequestSource(target or self.asked.path, self.body, self.ctx.user_agent, _LOCAL_IP)
+        target = (
+            f"{self.request_info.path}?{urlencode(self.query, doseq=True)}" if self.query else ""
+        )
+        return RequestSource(
+            target or self.request_info.path, self.body, self.ctx.user_agent, _LOCAL_IP
+        )
 
 
 _READING: Final = frozenset({"get", "list", "watch"})
@@ -492,9 +498,9 @@ class InProcessClient:
                 content["items"] or [], content["metadata"].get("resourceVersion", "")
             )
         queries = {key: [value] for key, value in query.items()} if query else {}
-        asked = _request_info(verb, resource, namespace, name, subresource, queries)
+        request_info = _request_info(verb, resource, namespace, name, subresource, queries)
         exchange = InProcessExchange(
-            self._server, self._user, self._user_agent, asked, queries, raw, media
+            self._server, self._user, self._user_agent, request_info, queries, raw, media
         )
         if self._metrics is not None:
             return await self._counted(self._metrics, verb, exchange)

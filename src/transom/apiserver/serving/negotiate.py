@@ -87,17 +87,17 @@ def negotiate(
         if not media:
             continue
         form = OutputForm(media)
-        asked, group, version = (clause.params.get(k, "") for k in ("as", "g", "v"))
-        if asked:
-            if not transforms or (asked == "Table" and not tables):
+        requested, group, version = (clause.params.get(k, "") for k in ("as", "g", "v"))
+        if requested:
+            if not transforms or (requested == "Table" and not tables):
                 continue
             if (
-                asked not in _TRANSFORMS
+                requested not in _TRANSFORMS
                 or group != partial.META_GROUP
                 or version not in partial.META_VERSIONS
             ):
                 continue
-            form = form._replace(transform=asked, version=version)
+            form = form._replace(transform=requested, version=version)
         if media == PROTOBUF:
             if form.transform != "Table" and (form.transform or not custom):
                 binary = binary or form

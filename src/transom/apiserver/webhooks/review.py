@@ -53,7 +53,7 @@ def admission_review(
     uid: str,
     attributes: Attributes,
     kind: GVK,
-    asked_kind: GVK,
+    request_kind: GVK,
     target: Resource,
     obj: Object | None,
     old: Object | None,
@@ -61,36 +61,36 @@ def admission_review(
     """The review to send. `kind` and `target` match the webhook's rule, `asked_kind` is the
     request's own.
     """
-    asked: Object = {"uid": uid, **admission_request(attributes, kind, asked_kind, target)}
-    options = asked.pop("options")
-    dry_run = asked.pop("dryRun")
-    asked["object"], asked["oldObject"] = obj, old
-    asked["dryRun"], asked["options"] = dry_run, options
-    return {"kind": _KIND, "apiVersion": f"{GROUP}/{version}", "request": asked}
+    request: Object = {"uid": uid, **admission_request(attributes, kind, request_kind, target)}
+    options = request.pop("options")
+    dry_run = request.pop("dryRun")
+    request["object"], request["oldObject"] = obj, old
+    request["dryRun"], request["options"] = dry_run, options
+    return {"kind": _KIND, "apiVersion": f"{GROUP}/{version}", "request": request}
 
 
 def admission_request(
-    attributes: Attributes, kind: GVK, asked_kind: GVK, target: Resource
+    attributes: Attributes, kind: GVK, request_kind: GVK, target: Resource
 ) -> Object:
     """The AdmissionRequest without uid and objects: what expressions see as `request`."""
     source, sub = attributes.resource, attributes.subresource
-    asked: Object = {"kind": _kind(kind), "resource": _resource(target)}
+    request: Object = {"kind": _kind(kind), "resource": _resource(target)}
     if sub:
-        asked["subResource"] = sub
-    asked["requestKind"], asked["requestResource"] = _kind(asked_kind), _resource(source)
+        request["subResource"] = sub
+    request["requestKind"], request["requestResource"] = _kind(request_kind), _resource(source)
     if sub:
-        asked["requestSubResource"] = sub
+        request["requestSubResource"] = sub
     # deletecollection has no name
     if attributes.name and attributes.ctx.verb != "deletecollection":
-        asked["name"] = attributes.name
+        request["name"] = attributes.name
     namespace = namespace_of(attributes)
     if namespace:
-        asked["namespace"] = namespace
-    asked["operation"] = attributes.operation
-    asked["userInfo"] = attributes.ctx.user.info()
-    asked["dryRun"] = attributes.ctx.dry_run
-    asked["options"] = _options(attributes)
-    return asked
+        request["namespace"] = namespace
+    request["operation"] = attributes.operation
+    request["userInfo"] = attributes.ctx.user.info()
+    request["dryRun"] = attributes.ctx.dry_run
+    request["options"] = _options(attributes)
+    return request
 
 
 def namespace_of(attributes: Attributes) -> str:

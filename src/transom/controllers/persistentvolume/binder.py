@@ -274,13 +274,13 @@ class VolumeBinder:
             else:
                 await self._unbind(volume)
         elif matching.modes_differ(claim, volume):
-            asked = claim["metadata"]["name"]
+            requested = claim["metadata"]["name"]
             self._events.event(
                 volume,
                 WARNING,
                 "VolumeMismatch",
                 (
-                    f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{asked}"'
+                    f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{requested}"'
                     " due to incompatible volumeMode."
                 ),
             )

@@ -106,10 +106,10 @@ _MODES: Final = {
 
 
 def _check_modes(claim: Object, supported: tuple[str, ...]) -> None:
-    asked = claim["spec"].get("accessModes") or ()
-    if not set(asked) <= set(supported):
+    requested = claim["spec"].get("accessModes") or ()
+    if not set(requested) <= set(supported):
         raise ProvisioningFailure(
-            f"invalid AccessModes [{' '.join(asked)}]: only AccessModes "
+            f"invalid AccessModes [{' '.join(requested)}]: only AccessModes "
             f"[{' '.join(supported)}] are supported"
         )
 

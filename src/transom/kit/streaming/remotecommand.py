@@ -37,14 +37,14 @@ class CommandStreams:
 
     def names(self, protocol: str, *, spdy: bool) -> list[str]:
         """The streams of the session, in the order in which clients create them."""
-        asked = (
+        requested = (
             (ERROR, True),
             (STDIN, self.stdin),
             (STDOUT, self.stdout),
             (STDERR, self.stderr and not self.tty),
             (RESIZE, not spdy or (self.tty and channels.has_resize(protocol))),
         )
-        return [name for name, wanted in asked if wanted]
+        return [name for name, wanted in requested if wanted]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,12 +51,12 @@ class PodAdmission:
 
     __slots__ = (
         "_allocate",
-        "_asked",
         "_env",
         "_evicting",
         "_kill",
         "_killing",
         "_node",
+        "_requested",
         "_shutdown",
         "_sysctls",
     )
@@ -77,7 +77,7 @@ class PodAdmission:
         self._shutdown = shutdown
         self._allocate = allocate
         self._sysctls = Sysctls(env.config.allowed_unsafe_sysctls, env.config.release)
-        self._asked: dict[str, PodRequests] = {}  # by uid; a pod's requests never change
+        self._requested: dict[str, PodRequests] = {}  # by uid; a pod's requests never change
         self._killing = TaskSet()
 
     # ---- admission ----
@@ -98,8 +98,8 @@ class PodAdmission:
 
     def _unsupported(self, pod: Object) -> PodRejection | None:
         """Features of pods that the operating system lacks."""
-        asked = pod["spec"].get("resources") or {}
-        if asked.get("requests") or asked.get("limits"):
+        requested = pod["spec"].get("resources") or {}
+        if requested.get("requests") or requested.get("limits"):
             problem = self._env.os.pod_resources_problem(self._env.config.release)
             if problem:
                 return PodRejection("PodLevelResourcesNotSupported", problem)
@@ -111,11 +111,11 @@ class PodAdmission:
         if problem:
             return PodRejection("Infeasible", problem)
         others = [requests_of_pod(other) for other in active_pods]
-        asked = requests_of_pod(pod)
-        failures = predicates.check_predicates(pod, asked, others, self._node())
+        requested = requests_of_pod(pod)
+        failures = predicates.check_predicates(pod, requested, others, self._node())
         if failures:
             return PodRejection(failures[0].reason, failures[0].message(self._env.config.release))
-        self._asked[pod["metadata"]["uid"]] = asked
+        self._requested[pod["metadata"]["uid"]] = requested
         return None
 
     def _exceeds_node(self, pod: Object) -> str:
@@ -124,12 +124,12 @@ class PodAdmission:
         if kubelet_has(Release(*self._env.config.release), "LargeResizesDeferred"):
             return ""
         allocatable = (self._node().get("status") or {}).get("allocatable") or {}
-        asked = requests_of_pod(pod).resources
+        requested = requests_of_pod(pod).resources
         for name in ("memory", "cpu"):
             capacity = resource_amount(name, allocatable.get(name, "0"))
-            if asked.get(name, 0) > capacity:
+            if requested.get(name, 0) > capacity:
                 return (
-                    f"Node didn't have enough capacity: {name}, requested: {asked[name]}, "
+                    f"Node didn't have enough capacity: {name}, requested: {requested[name]}, "
                     f"capacity: {capacity}"
                 )
         return ""
@@ -154,7 +154,7 @@ class PodAdmission:
             self._node(),
             taints=kubelet_has(release, "TaintAdmission") and not is_static(pod),
         )
-        if len(self._asked) > 2 * len(active_pods) + _SPARE:
+        if len(self._requested) > 2 * len(active_pods) + _SPARE:
             self._forget(active_pods)
         if not failures:
             return None
@@ -207,16 +207,16 @@ class PodAdmission:
 
     def _ask(self, pod: Object) -> PodRequests:
         uid = pod["metadata"]["uid"]
-        known = self._asked.get(uid)
+        known = self._requested.get(uid)
         if known is None:
-            known = self._asked[uid] = requests_of_pod(pod)
+            known = self._requested[uid] = requests_of_pod(pod)
         return known
 
     def _forget(self, active_pods: Sequence[Object]) -> None:
-        self._asked = {
-            uid: self._asked[uid]
+        self._requested = {
+            uid: self._requested[uid]
             for p in active_pods
-            if (uid := p["metadata"]["uid"]) in self._asked
+            if (uid := p["metadata"]["uid"]) in self._requested
         }
 
     # ---- checks before a pod runs ----

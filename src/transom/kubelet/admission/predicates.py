@@ -61,7 +61,7 @@ _TAINT = PodDoesNotFit("TaintToleration", "node(s) had taints that the pod didn'
 
 def check_predicates(
     pod: Object,
-    asked: PodRequests,
+    request: PodRequests,
     others: Sequence[PodRequests],
     node: Object,
     *,
@@ -72,7 +72,7 @@ def check_predicates(
     """
     failures: list[Failure] = [
         *_resources(
-            asked, others, (node.get("status") or {}).get("allocatable") or {}, _claimed(pod)
+            request, others, (node.get("status") or {}).get("allocatable") or {}, _claimed(pod)
         )
     ]
     meta, spec = node["metadata"], pod["spec"]
@@ -80,8 +80,8 @@ def check_predicates(
         failures.append(_AFFINITY)
     if spec.get("nodeName") and spec["nodeName"] != meta["name"]:
         failures.append(_NAME)
-    if asked.ports and any(
-        host_ports_conflict(w, u) for w in asked.ports for other in others for u in other.ports
+    if request.ports and any(
+        host_ports_conflict(w, u) for w in request.ports for other in others for u in other.ports
     ):
         failures.append(_PORTS)
     if taints and not tolerates(spec, (node.get("spec") or {}).get("taints") or (), "NoExecute"):
@@ -96,7 +96,7 @@ def _claimed(pod: Object) -> frozenset[str]:
 
 
 def _resources(
-    asked: PodRequests,
+    request: PodRequests,
     others: Sequence[PodRequests],
     allocatable: Mapping[str, str],
     claimed: frozenset[str],
@@ -107,7 +107,7 @@ def _resources(
     # Ignore cluster-level resources, which no node provides, and devices of claims.
     wanted = {
         k: v
-        for k, v in asked.resources.items()
+        for k, v in request.resources.items()
         if k not in claimed and (k in allocatable or not is_extended_resource_name(k))
     }
     if not any(v or k not in _PLAIN for k, v in wanted.items()):

@@ -79,15 +79,17 @@ def _add_init_containers(total: dict[str, int], spec: Object) -> None:
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        asked = request_amounts(_requests(container))
+        requested = request_amounts(_requests(container))
         if is_restartable_init_container(container):
-            for name, value in asked.items():
+            for name, value in requested.items():
                 total[name] = total.get(name, 0) + value
                 sidecars[name] = sidecars.get(name, 0) + value
-            asked = sidecars
+            requested = sidecars
         else:
-            asked = {n: asked.get(n, 0) + sidecars.get(n, 0) for n in (*sidecars, *asked)}
-        for name, value in asked.items():
+            requested = {
+                n: requested.get(n, 0) + sidecars.get(n, 0) for n in (*sidecars, *requested)
+            }
+        for name, value in requested.items():
             most[name] = max(most.get(name, 0), value)
     for name, value in most.items():
         total[name] = max(total.get(name, 0), value)

@@ -248,8 +248,8 @@ def eviction_message(
         }.get(resource)
         if spec is None or measured is None:
             continue
-        asked = ((spec.get("resources") or {}).get("requests") or {}).get(resource)
-        request = parse_quantity(asked) if asked is not None else ZERO
+        requested = ((spec.get("resources") or {}).get("requests") or {}).get(resource)
+        request = parse_quantity(requested) if requested is not None else ZERO
         used = Quantity(measured, 0, BINARY_SI)
         if used > request:
             message += (

@@ -58,18 +58,18 @@ def answers_queries(env: KubeletContext) -> bool:
 
 async def serve_node_logs(env: KubeletContext, path: str, query: Query) -> Answer:
     """Raises HttpFailure."""
-    asked, errors = parse_log_query(query)
+    log_query, errors = parse_log_query(query)
     if errors:
         raise HttpFailure(400, _aggregate(errors) + "\n")
-    if asked is None:
+    if log_query is None:
         return serve_host_logs(env.host.files, env.os, path)
     if path.strip("/"):
         raise HttpFailure(406, "path not allowed in query mode\n")
-    if errors := _check_query(env, asked):
+    if errors := _check_query(env, log_query):
         raise HttpFailure(406, _aggregate(errors) + "\n")
-    if asked.services:
-        return HttpResponse(200, [_PLAIN], await _service_logs(env, asked))
-    return serve_host_logs(env.host.files, env.os, asked.files[0].replace("\\", "/").strip("/"))
+    if log_query.services:
+        return HttpResponse(200, [_PLAIN], await _service_logs(env, log_query))
+    return serve_host_logs(env.host.files, env.os, log_query.files[0].replace("\\", "/").strip("/"))
 
 
 def parse_log_query(query: Query) -> tuple[NodeLogQuery | None, list[FieldError]]:
@@ -117,29 +117,33 @@ def _number(name: str, text: str, errors: list[FieldError]) -> int | None:
     return None
 
 
-def _check_query(env: KubeletContext, asked: NodeLogQuery) -> list[FieldError]:
+def _check_query(env: KubeletContext, log_query: NodeLogQuery) -> list[FieldError]:
     errors = [
         invalid("query", name, problem)
-        for name in asked.services
+        for name in log_query.services
         if (problem := _name_problem(name))
     ]
-    if len(asked.services) > _MAX_SERVICES:
-        errors.append(too_many("query", len(asked.services), _MAX_SERVICES))
-    errors += _check_target(env, asked)
-    if asked.since is not None and asked.until is not None and asked.since > asked.until:
-        shown = _utc(asked.until).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if len(log_query.services) > _MAX_SERVICES:
+        errors.append(too_many("query", len(log_query.services), _MAX_SERVICES))
+    errors += _check_target(env, log_query)
+    if (
+        log_query.since is not None
+        and log_query.until is not None
+        and log_query.since > log_query.until
+    ):
+        shown = _utc(log_query.until).strftime("%Y-%m-%dT%H:%M:%SZ")
         errors.append(invalid("untilTime", shown, "must be after `sinceTime`"))
-    if asked.boot is not None and env.os.name == "windows":
-        errors.append(invalid("boot", asked.boot, "not supported on Windows"))
-    if asked.boot is not None and asked.boot > 0:
-        errors.append(invalid("boot", asked.boot, "must be less than 1"))
-    if asked.lines is not None and not 0 <= asked.lines <= _MAX_LINES:
+    if log_query.boot is not None and env.os.name == "windows":
+        errors.append(invalid("boot", log_query.boot, "not supported on Windows"))
+    if log_query.boot is not None and log_query.boot > 0:
+        errors.append(invalid("boot", log_query.boot, "must be less than 1"))
+    if log_query.lines is not None and not 0 <= log_query.lines <= _MAX_LINES:
         text = f"must be between 0 and {_MAX_LINES}, inclusive"
-        errors.append(invalid("tailLines", asked.lines, text))
+        errors.append(invalid("tailLines", log_query.lines, text))
     try:
-        compile_regexp(asked.pattern)
+        compile_regexp(log_query.pattern)
     except RegexpError as problem:
-        errors.append(invalid("pattern", asked.pattern, str(problem)))
+        errors.append(invalid("pattern", log_query.pattern, str(problem)))
     return errors
 
 
@@ -149,8 +153,8 @@ def _name_problem(name: str) -> str:
     return "input contains unsupported characters" if _UNSAFE.search(name) else ""
 
 
-def _check_target(env: KubeletContext, asked: NodeLogQuery) -> list[FieldError]:
-    files, services = list(asked.files), list(asked.services)
+def _check_target(env: KubeletContext, log_query: NodeLogQuery) -> list[FieldError]:
+    files, services = list(log_query.files), list(log_query.services)
     if not files and not services:
         return [required("query", "cannot be empty with options")]
     if files and services:
@@ -158,7 +162,7 @@ def _check_target(env: KubeletContext, asked: NodeLogQuery) -> list[FieldError]:
         return [invalid("query", shown, "cannot specify a file and service")]
     if len(files) > 1:
         return [invalid("query", files, "cannot specify more than one file")]
-    if files and asked.has_options:
+    if files and log_query.has_options:
         return [invalid("query", files, "cannot specify file with options")]
     if files:
         where = env.os.host_path(f"{ROOT}/{files[0].strip('/')}")
@@ -177,13 +181,13 @@ def _aggregate(errors: Sequence[FieldError]) -> str:
 # ---- the logs ----
 
 
-async def _service_logs(env: KubeletContext, asked: NodeLogQuery) -> bytes:
-    native = [name for name in asked.services if await _is_native(env, name)]
-    in_files = [name for name in asked.services if name not in native]
+async def _service_logs(env: KubeletContext, log_query: NodeLogQuery) -> bytes:
+    native = [name for name in log_query.services if await _is_native(env, name)]
+    in_files = [name for name in log_query.services if name not in native]
     out = b""
     if native:
-        out += await _run(env, _command(env, asked, native))
-    if in_files and asked.has_options:
+        out += await _run(env, _command(env, log_query, native))
+    if in_files and log_query.has_options:
         names = " ".join(in_files)
         text = f"\noptions present and query resolved to log files for [{names}]\ntry without "
         return out + (text + "specifying options\n").encode()
@@ -225,37 +229,39 @@ def _powershell(command: str) -> tuple[str, ...]:
     return (*options, *command.split(" "))
 
 
-def _command(env: KubeletContext, asked: NodeLogQuery, services: Sequence[str]) -> Sequence[str]:
+def _command(
+    env: KubeletContext, log_query: NodeLogQuery, services: Sequence[str]
+) -> Sequence[str]:
     if env.os.name == "windows":
-        return _powershell(_win_event(asked, services))
+        return _powershell(_win_event(log_query, services))
     argv = ["journalctl", "--utc", "--no-pager", "--output=short-precise"]
-    if asked.since is not None:
-        argv.append(f"--since={_stamp(asked.since)}")
-    if asked.until is not None:
-        argv.append(f"--until={_stamp(asked.until)}")
-    if asked.lines is not None:
-        argv += ["--pager-end", f"--lines={asked.lines}"]
+    if log_query.since is not None:
+        argv.append(f"--since={_stamp(log_query.since)}")
+    if log_query.until is not None:
+        argv.append(f"--until={_stamp(log_query.until)}")
+    if log_query.lines is not None:
+        argv += ["--pager-end", f"--lines={log_query.lines}"]
     argv += [f"--unit={name}" for name in services]
-    if asked.pattern:
-        argv.append(f"--grep={asked.pattern}")
-    if asked.boot is not None:
-        argv += ["--boot", str(asked.boot)]
+    if log_query.pattern:
+        argv.append(f"--grep={log_query.pattern}")
+    if log_query.boot is not None:
+        argv += ["--boot", str(log_query.boot)]
     return argv
 
 
-def _win_event(asked: NodeLogQuery, services: Sequence[str]) -> str:
+def _win_event(log_query: NodeLogQuery, services: Sequence[str]) -> str:
     """Kubernetes passes the values in environment variables; here they are quoted."""
     command = "Get-WinEvent -FilterHashtable @{LogName='Application'"
-    if asked.since is not None:
-        command += f"; StartTime='{_stamp(asked.since)}'"
-    if asked.until is not None:
-        command += f"; EndTime='{_stamp(asked.until)}'"
+    if log_query.since is not None:
+        command += f"; StartTime='{_stamp(log_query.since)}'"
+    if log_query.until is not None:
+        command += f"; EndTime='{_stamp(log_query.until)}'"
     command += "; ProviderName=" + ",".join(f"'{name}'" for name in services) + "}"
-    if asked.lines is not None:
-        command += f" -MaxEvents {asked.lines}"
+    if log_query.lines is not None:
+        command += f" -MaxEvents {log_query.lines}"
     command += " | Sort-Object TimeCreated"
-    if asked.pattern:
-        quoted = asked.pattern.replace("'", "''")
+    if log_query.pattern:
+        quoted = log_query.pattern.replace("'", "''")
         command += f" | Where-Object Message -Match '{quoted}'"
     return command + " | Format-Table -AutoSize -Wrap"
 

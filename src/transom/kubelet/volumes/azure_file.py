@@ -83,9 +83,9 @@ async def _credentials(tools: VolumeHost, pod: Object, spec: PodVolumeSpec) -> t
     return account.strip(), key
 
 
-def _options(asked: tuple[str, ...], pod: Object, read_only: bool) -> tuple[str, ...]:
+def _options(requested: tuple[str, ...], pod: Object, read_only: bool) -> tuple[str, ...]:
     """The options of mount.cifs, with the plugin's defaults."""
-    out = sorted({*asked, *(("ro",) if read_only else ())})
+    out = sorted({*requested, *(("ro",) if read_only else ())})
     group = fs_group(pod)
     defaults = [
         ("file_mode", "0777"),

@@ -166,8 +166,8 @@ async def _grow(tools: VolumeHost, spec: PodVolumeSpec, path: str, size: quantit
 
 def _options(spec: PodVolumeSpec, read_only: bool) -> tuple[str, ...]:
     """The persistent volume's options, sorted as Kubernetes joins them."""
-    asked = (spec.persistent or {}).get("spec", {}).get("mountOptions") or ()
-    return tuple(sorted({*asked, *(("ro",) if read_only else ())}))
+    requested = (spec.persistent or {}).get("spec", {}).get("mountOptions") or ()
+    return tuple(sorted({*requested, *(("ro",) if read_only else ())}))
 
 
 def _file_name(source: str) -> str:

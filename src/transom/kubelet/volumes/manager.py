@@ -283,9 +283,9 @@ class VolumeManager:
 
     def groups(self, pod: Object) -> tuple[int, ...]:
         """Supplementary groups of the pod's persistent volumes, in addition to its own."""
-        asked = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
+        requested = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
         texts = {m.group for m in self.of(pod["metadata"]["uid"]).values() if m.group}
-        return tuple(int(t) for t in sorted(texts) if t.isdigit() and int(t) not in asked)
+        return tuple(int(t) for t in sorted(texts) if t.isdigit() and int(t) not in requested)
 
     # Internals
 

@@ -88,9 +88,9 @@ class TokenManager:
         }
         if seconds is not None:
             spec["expirationSeconds"] = seconds
-        asked = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
+        requested = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
         answer = await self._client.create_subresource(
-            SERVICE_ACCOUNTS, meta["namespace"], account, "token", asked
+            SERVICE_ACCOUNTS, meta["namespace"], account, "token", requested
         )
         status = answer["status"]
         lifetime = answer["spec"].get("expirationSeconds") or seconds or 0

@@ -32,7 +32,7 @@ _ON_NAMESPACE: Final = (
 def find_sidecars(context: LintContext) -> Iterator[RuleMatch]:
     namespaces = {namespace.name: namespace for namespace in context.of("Namespace")}
     for workload in context.windows:
-        own = _asked_on_pod(workload)
+        own = _requested_on_pod(workload)
         if own is not None:
             steps, text = own
             yield RuleMatch(
@@ -53,7 +53,7 @@ def find_sidecars(context: LintContext) -> Iterator[RuleMatch]:
                 yield RuleMatch(workload.obj, pin_anchor(workload), message, remedy=remedy)
 
 
-def _asked_on_pod(workload: LintWorkload) -> tuple[Steps, str] | None:
+def _requested_on_pod(workload: LintWorkload) -> tuple[Steps, str] | None:
     for key, value in _ON_POD:
         steps, found = _mark(workload, key)
         if str(found).lower() == value:

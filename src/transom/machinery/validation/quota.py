@@ -217,12 +217,12 @@ def _amounts(resource: str, texts: Mapping[str, str], path: str) -> Errors:
 
 def _possible_ratio(ratio: Quantity, low: Quantity, high: Quantity) -> str | None:
     """The largest ratio that minimum and maximum allow, as printed, if the given one exceeds it."""
-    asked, bottom, top = float(ratio.value()), low.value(), high.value()
+    requested, bottom, top = float(ratio.value()), low.value(), high.value()
     if ratio.value() < _MAX_MILLI and bottom < _MAX_MILLI and top < _MAX_MILLI:
-        asked, bottom, top = ratio.milli_value() / 1000, low.milli_value(), high.milli_value()
+        requested, bottom, top = ratio.milli_value() / 1000, low.milli_value(), high.milli_value()
     if bottom:
         possible = top / bottom
-        return f"{possible:f}" if asked > possible else None
+        return f"{possible:f}" if requested > possible else None
     return "-Inf" if top < 0 else None  # division by zero: any ratio is possible
 
 

@@ -65,16 +65,16 @@ def expand_mount_point(text: str, point: str) -> str:
     return text.replace(f"%{MOUNT_POINT}%", point).replace(f"$env:{MOUNT_POINT}", point)
 
 
-def working_directory(version: Version, container_id: str, asked: str) -> str:
+def working_directory(version: Version, container_id: str, requested: str) -> str:
     """Without a view of its own, a directory is relative to the volume, unless it contains the
     variable.
     """
     point = mount_point(version, container_id)
-    if not asked:
+    if not requested:
         return point
-    expanded = expand_mount_point(asked, point)
-    if expanded == asked and not binds_mounts(version):
-        expanded = ntpath.join(point, ntpath.splitdrive(asked)[1].lstrip("\\/"))
+    expanded = expand_mount_point(requested, point)
+    if expanded == requested and not binds_mounts(version):
+        expanded = ntpath.join(point, ntpath.splitdrive(requested)[1].lstrip("\\/"))
     return ntpath.normpath(ntpath.join("C:\\", expanded))
 
 
@@ -101,24 +101,24 @@ def may_log_on(registry: WindowsRegistry) -> bool:
 
 
 def log_on(
-    database: AccountDatabase, version: Version, asked: str, account_name: str
+    database: AccountDatabase, version: Version, requested: str, account_name: str
 ) -> WindowsUser | None:
     """A service account of Windows, or a local account of the group that has the name, created if
     it does not exist; None if there is neither.
     """
-    account = asked.rpartition("\\")[2].lower() or "system"
+    account = requested.rpartition("\\")[2].lower() or "system"
     if account in _SERVICE_ACCOUNTS:
         return database.identity(account)
     if version < _GROUPS_SINCE:
         return None
     try:
-        database.group(asked)
+        database.group(requested)
     except AccountError:
         return None
     if database.identity(account_name) is None:
         user = database.add_user(account_name)
-        if user.sid not in database.group(asked).members:  # all users are members of Users
-            database.join(asked, account_name)
+        if user.sid not in database.group(requested).members:  # all users are members of Users
+            database.join(requested, account_name)
     return database.identity(account_name)
 
 

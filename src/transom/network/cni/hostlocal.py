@@ -74,11 +74,13 @@ def host_local(call: CniCall, machine: CniNode, _delegate: Delegate) -> Result |
     wanted = _requested(call)
     ips = []
     for number, ranges in enumerate(settings.sets):
-        asked = next((address for address in wanted if _range(ranges, address) is not None), None)
-        if asked is not None:
-            wanted.remove(asked)
+        requested = next(
+            (address for address in wanted if _range(ranges, address) is not None), None
+        )
+        if requested is not None:
+            wanted.remove(requested)
         try:
-            ips.append(store.take(ranges, str(number), owner, call.container_id, asked))
+            ips.append(store.take(ranges, str(number), owner, call.container_id, requested))
         except CniError as error:
             if ips:
                 store.release(owner, call.container_id)
@@ -273,17 +275,17 @@ class _Store:
         self._scan()
 
     def take(
-        self, ranges: RangeSet, set_id: str, owner: str, container: str, asked: Address | None
+        self, ranges: RangeSet, set_id: str, owner: str, container: str, requested: Address | None
     ) -> dict[str, Any]:
-        if asked is not None:
-            within = _range(ranges, asked)
+        if requested is not None:
+            within = _range(ranges, requested)
             assert within is not None
-            if asked == within.gateway:
-                fail_plugin(f"requested ip {asked} is subnet's gateway")
-            text = str(asked)
+            if requested == within.gateway:
+                fail_plugin(f"requested ip {requested} is subnet's gateway")
+            text = str(requested)
             if not self._reserve(owner, text, set_id):
                 fail_plugin(
-                    f"requested IP address {asked} is not available in range set {_names(ranges)}"
+                    f"requested IP address {requested} is not available in range set {_names(ranges)}"
                 )
             return _config(text, within)
         for text in self._has(owner, container):

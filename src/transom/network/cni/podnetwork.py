@@ -77,7 +77,7 @@ class CniPodNetwork:
         self._joined = joined
         self._seen: tuple[Any, NetworkList | str] = (None, "")
         self._sandboxes: dict[str, tuple[NetworkList, RuntimeConf]] = {}
-        self._asked: tuple[Any, Mapping[str, Any]] = (None, {})
+        self._requested: tuple[Any, Mapping[str, Any]] = (None, {})
         self._ports: dict[tuple[str, int, str], str] = {}  # protocol, port, address -> sandbox
         self.fault = ""  # if set, the reason why the network does not work
         self.cidr = ""
@@ -290,10 +290,10 @@ class CniPodNetwork:
     def _capabilities(self, sandbox: SandboxNetwork) -> Mapping[str, Any]:
         """The same for most pods of a node, so the last one is cached."""
         limits = _bandwidth(sandbox.annotations)
-        asked = (tuple(sandbox.ports), sandbox.dns, tuple(limits.items()), self.cidr)
-        if asked != self._asked[0]:
-            self._asked = asked, self._given(sandbox, limits)
-        return self._asked[1]
+        requested = (tuple(sandbox.ports), sandbox.dns, tuple(limits.items()), self.cidr)
+        if requested != self._requested[0]:
+            self._requested = requested, self._given(sandbox, limits)
+        return self._requested[1]
 
     def _given(self, sandbox: SandboxNetwork, limits: dict[str, int]) -> Mapping[str, Any]:
         mappings = []

@@ -99,14 +99,14 @@ class CniRunner(NamedTuple):
         """Why the list cannot be run: plugins that are not installed or do not support its version.
         Empty if it can.
         """
-        asked = network.version or "0.1.0"
+        requested = network.version or "0.1.0"
         found = []
         for plugin in network.plugins:
             known = self.versions(plugin.type)
             if known is None:
                 found.append(plugin_missing_text(plugin.type, self.path))
-            elif asked not in known:
-                found.append(f'plugin {plugin.type} does not support config version "{asked}"')
+            elif requested not in known:
+                found.append(f'plugin {plugin.type} does not support config version "{requested}"')
         return f"[{' '.join(found)}]" if found else ""
 
     def _one(

@@ -48,7 +48,7 @@ def _addresses(call: CniCall) -> list[tuple[Interface, str]]:
     written: list[dict[str, Any]] = list(ipam.get("addresses") or ())
     for item in (part.strip() for part in call.args.get("IP", "").split(",") if part):
         _cidr(item)
-        written.append({"address": item, "asked": True})
+        written.append({"address": item, "requested": True})
     written = _gateways(call, written)
     for listed in (
         ((call.config.get("args") or {}).get("cni") or {}).get("ips"),
@@ -78,7 +78,7 @@ def _gateways(call: CniCall, written: list[dict[str, Any]]) -> list[dict[str, An
             fail_plugin(f"invalid gateway address: {item}")
         written = [
             {**one, "gateway": str(gateway)}
-            if one.get("asked") and gateway in _cidr(one["address"]).network
+            if one.get("requested") and gateway in _cidr(one["address"]).network
             else one
             for one in written
         ]

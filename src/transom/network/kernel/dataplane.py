@@ -56,7 +56,7 @@ class KernelDataplane:
         self._unsubscribe: list[Callable[[], None]] = []
         self._closers: set[Callable[[], None]] = set()
         self._flushing: asyncio.Task[None] | None = None
-        self._asked = self._applied = 0
+        self._requested = self._applied = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
         fabric.listeners.append(self._changed)
@@ -200,7 +200,7 @@ class KernelDataplane:
     # ---- following the state ----
 
     def _changed(self, stack: NetworkStack, what: str, name: str) -> None:
-        self._asked += 1
+        self._requested += 1
         if what == "gone":
             self._dirty.pop(stack.name, None)
             self._gone[stack.name] = None
@@ -265,7 +265,7 @@ class KernelDataplane:
     async def _flush(self) -> None:
         try:
             while (self._dirty or self._gone) and not self._closed:
-                upto = self._asked
+                upto = self._requested
                 gone, self._gone = self._gone, {}
                 dirty, self._dirty = self._dirty, {}
                 plans = {
@@ -282,7 +282,7 @@ class KernelDataplane:
                 self._notify()
         except Exception:
             log.exception("the network could not be brought up to date")
-            self._applied = self._asked
+            self._applied = self._requested
             self._notify()
         finally:
             self._flushing = None
@@ -320,10 +320,10 @@ class KernelDataplane:
 
     async def _caught_up(self) -> None:
         self._wake()
-        if self._applied >= self._asked:
+        if self._applied >= self._requested:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._asked, future))
+        self._waiting.append((self._requested, future))
         await future
 
     def _notify(self) -> None:

@@ -142,9 +142,9 @@ class Crossing:
         )
         if mapped is not None and address:
             self.flows.translate_destination(self.entry, address, mapped[1])
-            asked = address_with_port(packet.destination, packet.destination_port)
+            requested = address_with_port(packet.destination, packet.destination_port)
             self._follow()
-            self.hop("port mapping", f"{asked} is {address_with_port(address, mapped[1])}")
+            self.hop("port mapping", f"{requested} is {address_with_port(address, mapped[1])}")
         return None
 
     # ---- load balancing ----
@@ -175,14 +175,14 @@ class Crossing:
     def balance(self, balancer: SwitchBalancer, client: SwitchPort | None) -> TripEnd | None:
         """`client` is the source port; None: the packet comes from outside."""
         packet = self.packet
-        asked, many = (
+        requested, many = (
             address_with_port(packet.destination, packet.destination_port),
             len(balancer.endpoints),
         )
         backend = self._choose(balancer)
         if backend is None:
             return self.drop(
-                "load balancer", "no-backend", f"none of the {many} backends of {asked} is left"
+                "load balancer", "no-backend", f"none of the {many} backends of {requested} is left"
             )
         version = address_family(packet.destination)
         address = backend.address(version)
@@ -197,7 +197,7 @@ class Crossing:
             self.preserved = backend
             self.hop(
                 "load balancer",
-                f"{asked}: {address}, one of {many}; the destination stays (preserve-destination)",
+                f"{requested}: {address}, one of {many}; the destination stays (preserve-destination)",
             )
             return None
         itself = client is not None and backend.id == client.id
@@ -220,7 +220,7 @@ class Crossing:
         how = f"source becomes {source}" if source else kept
         self.hop(
             "load balancer",
-            f"{asked}: {address_with_port(address, balancer.internal)}, one of {many} backends; {how}",
+            f"{requested}: {address_with_port(address, balancer.internal)}, one of {many} backends; {how}",
         )
         return None
 
@@ -236,8 +236,8 @@ class Crossing:
         """
         packet, ovn = self.packet, self.node.ovn
         assert ovn is not None
-        asked = packet.protocol, packet.destination, packet.destination_port
-        found = ovn.vip(*asked)
+        requested = packet.protocol, packet.destination, packet.destination_port
+        found = ovn.vip(*requested)
         if found is not None:
             return self._choose_by_ovn(found, f"logical switch {self.node.name}")
         if self.is_local(packet.destination):
@@ -260,12 +260,14 @@ class Crossing:
 
     def _choose_by_ovn(self, vip: OvnVip, where: str, source: str = "") -> TripEnd | None:
         packet = self.packet
-        asked, many = (
+        requested, many = (
             address_with_port(packet.destination, packet.destination_port),
             len(vip.backends),
         )
         if not many:
-            why = f"service {vip.service} has no endpoints, so OVN rejects connections to {asked}"
+            why = (
+                f"service {vip.service} has no endpoints, so OVN rejects connections to {requested}"
+            )
             self.hop("OVN load balancer", f"rejected: {why}")
             return TripEnd("refused", self.node, packet, "rejected", why)
         key = (
@@ -277,7 +279,7 @@ class Crossing:
         )
         address, port = vip.backends[zlib.crc32(repr(key).encode()) % many]
         self.trip.facts["balancer"] = {
-            "id": f"OVN {asked}",
+            "id": f"OVN {requested}",
             "backends": many,
             "dsr": True,
             "backend": address,
@@ -291,7 +293,7 @@ class Crossing:
         how = f"source becomes {source}" if source else "the source stays"
         self.hop(
             "OVN load balancer",
-            f"{asked} at {where}: {address_with_port(address, port)}, one of {many} backends; {how}",
+            f"{requested} at {where}: {address_with_port(address, port)}, one of {many} backends; {how}",
         )
         return None
 

@@ -131,7 +131,7 @@ class _Asked(NamedTuple):
         return bool(self.service["spec"].get("externalTrafficPolicy") == "Local")
 
 
-def asked_question(case: TraceCase) -> _Asked | None:
+def requested_question(case: TraceCase) -> _Asked | None:
     address, number = case.packet.destination, case.packet.destination_port
     owner = case.owner()
     node = owner if owner is not None and owner.role == "node" else None
@@ -163,7 +163,7 @@ def _backends(case: TraceCase, service: Object) -> list[tuple[str, str]]:
 def _node_and_vip(case: TraceCase) -> TraceFinding | None:
     if not case.from_windows_node:
         return None
-    wanted = asked_question(case)
+    wanted = requested_question(case)
     if wanted is None:
         return None
     if wanted.node is case.origin:
@@ -184,7 +184,7 @@ def _node_and_vip(case: TraceCase) -> TraceFinding | None:
 
 def _no_balancer(case: TraceCase) -> TraceFinding | None:
     """A service without a load balancer on a Windows node."""
-    wanted = asked_question(case)
+    wanted = requested_question(case)
     if wanted is None or "balancer" in case.facts or case.packet.protocol == "icmp":
         return None
     foreign = wanted.node is not None and wanted.node is not case.origin
@@ -259,7 +259,7 @@ def _no_balancer(case: TraceCase) -> TraceFinding | None:
 
 def _no_endpoints(case: TraceCase) -> TraceFinding | None:
     rule = case.facts.get("rule") or {}
-    wanted = asked_question(case) if rule.get("table", "").startswith("transom-proxy") else None
+    wanted = requested_question(case) if rule.get("table", "").startswith("transom-proxy") else None
     if wanted is None:
         return None
     if not _backends(case, wanted.service):
@@ -295,7 +295,7 @@ def _ping(case: TraceCase) -> TraceFinding | None:
             "cannot answer to that"
         )
         return TraceFinding("WIN-NET-001", why)
-    wanted = asked_question(case)
+    wanted = requested_question(case)
     if wanted is not None and wanted.node is None:
         why = (
             f"{case.packet.destination} is an address of service {wanted.name}, behind which "
@@ -496,7 +496,7 @@ def _loopback(case: TraceCase) -> TraceFinding | None:
 def _no_listener(case: TraceCase) -> TraceFinding | None:
     if case.walk.reason != "no-listener":
         return None
-    wanted = asked_question(case)
+    wanted = requested_question(case)
     if (
         wanted is not None
         and isinstance(wanted.port.get("targetPort"), str)
@@ -558,7 +558,7 @@ def _outside_to_pod(case: TraceCase) -> TraceFinding | None:
 def _unknown(case: TraceCase) -> TraceFinding | None:
     if (
         case.owner() is None
-        and asked_question(case) is None
+        and requested_question(case) is None
         and case.walk.reason in ("no-route", "no-neighbour", "no-port")
     ):
         return TraceFinding(
@@ -592,7 +592,7 @@ _RULES: Final[tuple[Rule, ...]] = (
 
 
 def _notes(case: TraceCase) -> Iterable[dict[str, str]]:
-    wanted = asked_question(case)
+    wanted = requested_question(case)
     if wanted is None or "balancer" not in case.facts:
         return
     spec = wanted.service["spec"]

@@ -202,19 +202,21 @@ def ready_endpoints(one: Object) -> Iterator[tuple[str, str]]:
                 yield address, node
 
 
-def port_of(place: TracePlace, asked: str, protocol: str) -> int:
+def port_of(place: TracePlace, requested: str, protocol: str) -> int:
     """The number of the requested port, by number or name; by default the first of the service or
     pod.
     """
-    if asked.isdigit():
-        if not 1 <= int(asked) <= 65535:
-            raise TraceError(f"{asked} is not a valid port", "ports are numbers from 1 to 65535")
-        return int(asked)
+    if requested.isdigit():
+        if not 1 <= int(requested) <= 65535:
+            raise TraceError(
+                f"{requested} is not a valid port", "ports are numbers from 1 to 65535"
+            )
+        return int(requested)
     ports = _ports(place, protocol)
-    if asked:
-        named = next((number for name, number in ports if name == asked), None)
+    if requested:
+        named = next((number for name, number in ports if name == requested), None)
         if named is None:
-            raise TraceError(f"{place.shown} has no port named {asked!r}", "give its number")
+            raise TraceError(f"{place.shown} has no port named {requested!r}", "give its number")
         return named
     if ports:
         return ports[0][1]

@@ -42,7 +42,7 @@ async def run_trace(
     start = find_trace_place(origin, world.fabric, inventory, namespace)
     if start.stack is None:
         raise TraceError(f"{start.shown} is not connected: its node is off, or its sandbox is gone")
-    text, asked = split_target(target)
+    text, requested = split_target(target)
     end = find_trace_place(
         text, world.fabric, inventory, start.namespace or namespace, origin=start
     )
@@ -54,7 +54,7 @@ async def run_trace(
         if resolved is None:
             return report
         end = resolved
-    address, port = _aim(end, start, asked, protocol, inventory)
+    address, port = _aim(end, start, requested, protocol, inventory)
     if start.kind == "external":
         address, port = _through_front(report, start, address, port, protocol, inventory)
     report.address, report.port = address, 0 if protocol == "icmp" else port
@@ -96,9 +96,9 @@ def _source(start: TracePlace, destination: str) -> str:
 
 
 def _aim(
-    end: TracePlace, start: TracePlace, asked: str, protocol: str, inventory: Inventory
+    end: TracePlace, start: TracePlace, requested: str, protocol: str, inventory: Inventory
 ) -> tuple[str, int]:
-    port = port_of(end, asked, protocol)
+    port = port_of(end, requested, protocol)
     addresses = end.addresses
     if end.kind == "service" and end.object is not None and start.kind == "external":
         outside = outside_addresses(end.object)

@@ -57,11 +57,11 @@ def parse_raw_dns(packet: bytes) -> RawDnsMessage:
     try:
         identifier, flags, questions, *counts = _HEADER.unpack_from(packet)
         at = _HEADER.size
-        asked = []
+        requested = []
         for _ in range(questions):
             labels, at = _name(packet, at)
             kind, cls = struct.unpack_from("!HH", packet, at)
-            asked.append(RawDnsQuestion(labels, kind, cls))
+            requested.append(RawDnsQuestion(labels, kind, cls))
             at += 4
         sections = []
         for count in counts:
@@ -72,7 +72,7 @@ def parse_raw_dns(packet: bytes) -> RawDnsMessage:
             sections.append(tuple(records))
     except (struct.error, IndexError) as problem:
         raise BadDnsMessage("dns: overflow unpacking") from problem
-    return RawDnsMessage(identifier, flags, tuple(asked), tuple(sections))
+    return RawDnsMessage(identifier, flags, tuple(requested), tuple(sections))
 
 
 def pack_raw_dns(message: RawDnsMessage) -> bytes:
@@ -119,8 +119,8 @@ def with_question(answer: RawDnsMessage, question: RawDnsQuestion) -> RawDnsMess
     first, *others = answer.sections
     if first:
         first = (first[0]._replace(labels=question.labels), *first[1:])
-    asked = answer.questions[0]._replace(labels=question.labels)
-    return answer._replace(questions=(asked,), sections=(first, *others))
+    requested = answer.questions[0]._replace(labels=question.labels)
+    return answer._replace(questions=(requested,), sections=(first, *others))
 
 
 def _name(packet: bytes, at: int) -> tuple[tuple[bytes, ...], int]:

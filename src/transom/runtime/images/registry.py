@@ -121,7 +121,7 @@ class RegistryClient:
 
     async def _resolve(self, host: str, kind: str, what: str) -> ContentDescriptor | None:
         path = self._path(kind, what)
-        async with self._asked("HEAD", host, path) as (_, head):
+        async with self._requested("HEAD", host, path) as (_, head):
             if head.status == 404:
                 return None
             if head.status > 299:
@@ -133,7 +133,7 @@ class RegistryClient:
         elif digest and not model.is_digest(digest):
             raise _Final(f'"{digest[:200]}" in header not a valid digest')
         if not digest or size is None:
-            async with self._asked("GET", host, path) as (connection, head):
+            async with self._requested("GET", host, path) as (connection, head):
                 if head.status > 299:
                     raise _Final(f"unexpected status code [{kind} {what}]: {_status(head.status)}")
                 body = await _body(connection, model.LONGEST_DOCUMENT)
@@ -191,7 +191,7 @@ class RegistryClient:
             stack = contextlib.AsyncExitStack()
             try:
                 connection, head = await stack.enter_async_context(
-                    self._asked("GET", host, path, headers)
+                    self._requested("GET", host, path, headers)
                 )
                 problem = (
                     None if head.status < 300 else await self._refusal(host, path, connection, head)
@@ -244,7 +244,7 @@ class RegistryClient:
     # ---- requests ----
 
     @asynccontextmanager
-    async def _asked(
+    async def _requested(
         self, method: str, host: str, path: str, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[tuple[OutgoingConnection, ResponseHead]]:
         """A request with the authorization that the registry requires. The connection is returned

@@ -101,7 +101,7 @@ async def _start(
     argv = core.runc.exec(c.id, file, pid_file, log, console.path if console is not None else "")
     theirs = [] if tty else _pipes(command, stdin=stdin, owner=c.first_id)
     try:
-        asked = core.monitor.send(
+        requested = core.monitor.send(
             "exec",
             key=key,
             argv=argv,
@@ -113,11 +113,11 @@ async def _start(
         for fd in theirs:
             os.close(fd)
         if console is not None:
-            terminal = await console.terminal(asked)
+            terminal = await console.terminal(requested)
             if core.platform.raw_terminal:
                 leave_to_program(terminal)
             command.use_terminal(terminal, stdin)
-        await asked
+        await requested
     except (MonitorFailure, MonitorGone) as problem:
         forget()
         command.fail(problem)
@@ -162,15 +162,15 @@ class _Console:
         self._socket.listen(1)
         self._socket.setblocking(False)
 
-    async def terminal(self, asked: asyncio.Future[dict[str, Any]]) -> int:
+    async def terminal(self, requested: asyncio.Future[dict[str, Any]]) -> int:
         """Raises like `asked`, when that ends without a terminal."""
         accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(self._socket))
-        both: list[asyncio.Future[Any]] = [accepting, asked]
+        both: list[asyncio.Future[Any]] = [accepting, requested]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if asked.done() and asked.exception() is not None:
+        if requested.done() and requested.exception() is not None:
             accepting.cancel()
             await asyncio.gather(accepting, return_exceptions=True)
-            await asked
+            await requested
         connection, _ = await accepting
         with connection:
             connection.setblocking(True)

@@ -34,13 +34,15 @@ class _Group(NamedTuple):
 
 def find_oci_user(linux: LinuxContainer, image_user: str, read: Callable[[str], str]) -> OciUser:
     """`read` returns a file of the container, "" when it does not exist. Raises NoUser."""
-    asked, _, group = image_user.partition(":")
+    requested, _, group = image_user.partition(":")
     if linux.run_as_user is not None or linux.run_as_user_name:
-        asked = str(linux.run_as_user) if linux.run_as_user is not None else linux.run_as_user_name
+        requested = (
+            str(linux.run_as_user) if linux.run_as_user is not None else linux.run_as_user_name
+        )
         # The image's own group applies only with its own user.
-        group = group if asked == image_user.partition(":")[0] else ""
+        group = group if requested == image_user.partition(":")[0] else ""
     accounts, groups = list(_accounts(read("/etc/passwd"))), list(_groups(read("/etc/group")))
-    account = _account(asked or "0", accounts)
+    account = _account(requested or "0", accounts)
     gid = account.gid
     if linux.run_as_group is not None:
         gid = linux.run_as_group
@@ -52,21 +54,21 @@ def find_oci_user(linux: LinuxContainer, image_user: str, read: Callable[[str], 
     return OciUser(account.uid, gid, tuple(extra))
 
 
-def _account(asked: str, accounts: list[_Account]) -> _Account:
-    if _is_number(asked):
-        number = int(asked)
+def _account(requested: str, accounts: list[_Account]) -> _Account:
+    if _is_number(requested):
+        number = int(requested)
         return next((a for a in accounts if a.uid == number), _Account("", number, 0))
     for account in accounts:
-        if account.name == asked:
+        if account.name == requested:
             return account
     raise OciUserNotFound("no users found")
 
 
-def _gid(asked: str, groups: list[_Group]) -> int:
-    if _is_number(asked):
-        return int(asked)
+def _gid(requested: str, groups: list[_Group]) -> int:
+    if _is_number(requested):
+        return int(requested)
     for group in groups:
-        if group.name == asked:
+        if group.name == requested:
             return group.gid
     raise OciUserNotFound("no groups found")
 

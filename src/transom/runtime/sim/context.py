@@ -128,10 +128,10 @@ class SimContext(ProgramStreams):
     @property
     def cwd(self) -> str:
         config, spec = self._container.config, self._container.spec
-        asked = self._directory or config.working_dir or spec.working_dir
+        requested = self._directory or config.working_dir or spec.working_dir
         if self._core.windows:
-            return ntpath.normpath(ntpath.join("C:\\", asked))
-        return asked or "/"
+            return ntpath.normpath(ntpath.join("C:\\", requested))
+        return requested or "/"
 
     @property
     def os(self) -> Os:

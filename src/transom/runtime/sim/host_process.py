@@ -60,11 +60,11 @@ def host_process_identity(core: SimCore, container: SimContainer) -> ContainerId
     """None if the account does not exist."""
     assert isinstance(core.host, WindowsHost), "only Windows has them"
     windows = container.config.windows
-    asked = windows.run_as_user_name if windows is not None else ""
+    requested = windows.run_as_user_name if windows is not None else ""
     found = host_process.log_on(
         core.host.account_database,
         core.version,
-        asked,
+        requested,
         host_process.account_of_container(container.id),
     )
     return windows_identity(found) if found is not None else None

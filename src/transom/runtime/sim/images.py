@@ -122,13 +122,13 @@ class ImageStore:
         digest = _repository_digest(spec, self._rules.docker)
         return f"docker-pullable://{digest}" if self._rules.docker else digest
 
-    def shown_name(self, spec: CatalogueImage, asked: str) -> str:
+    def shown_name(self, spec: CatalogueImage, requested: str) -> str:
         """A container's `image`: the first tag, otherwise what was requested."""
         stored = self._by_id.get(spec.id)
         return (
             _view(stored, self._rules.docker).tags[0]
             if stored is not None and stored.tags
-            else asked
+            else requested
         )
 
     def _find(self, image: str) -> _Stored | None:

@@ -43,23 +43,23 @@ def answering_address(lookup: Lookup, dns: DnsConfig) -> Ask:
 
     async def ask(_server: str, _port: int, payload: bytes) -> bytes:
         message = wire.parse_dns_message(payload)
-        asked = message.question
-        assert asked is not None, "resolvers ask"
+        requested = message.question
+        assert requested is not None, "resolvers ask"
         found = (
-            await lookup(wire.name_text(asked.name), dns)
-            if asked.type in (wire.A, wire.AAAA)
+            await lookup(wire.name_text(requested.name), dns)
+            if requested.type in (wire.A, wire.AAAA)
             else ()
         )
         answers = [
-            wire.DnsRecord(asked.name, asked.type, 30, wire.address_data(address))
+            wire.DnsRecord(requested.name, requested.type, 30, wire.address_data(address))
             for address in found
-            if asked.type == (wire.AAAA if ":" in address else wire.A)
+            if requested.type == (wire.AAAA if ":" in address else wire.A)
         ]
         packed = wire.PackedMessage(
-            asked.name, wire.AA | (wire.NOERROR if found else wire.NXDOMAIN), answers
+            requested.name, wire.AA | (wire.NOERROR if found else wire.NXDOMAIN), answers
         )
         return packed.message(
-            message.id, asked.name + asked.type.to_bytes(2) + b"\0\1", message.flags, 65535
+            message.id, requested.name + requested.type.to_bytes(2) + b"\0\1", message.flags, 65535
         )
 
     return ask

@@ -147,7 +147,7 @@ async def _start(core: SimCore, sandbox: SimSandbox) -> None:
         return
     if config.linux.host_network and core.docker:
         raise texts.sandbox_start(sandbox.id, config.name, "network host not found")
-    asked = SandboxNetwork(
+    requested = SandboxNetwork(
         sandbox.id,
         config.namespace,
         config.name,
@@ -157,7 +157,7 @@ async def _start(core: SimCore, sandbox: SimSandbox) -> None:
         config.annotations,
     )
     try:
-        addresses = await core.network.add(asked)
+        addresses = await core.network.add(requested)
     except NetworkFailure as failure:
         raise texts.sandbox_network(
             sandbox.id, config.namespace, config.name, str(failure)

@@ -106,17 +106,17 @@ def linux_identity(config: ContainerConfig, spec: CatalogueImage) -> ContainerId
     """The container's user, otherwise the image's."""
     linux = config.linux
     image_user, _, image_group = spec.user.partition(":")
-    asked = image_user
+    requested = image_user
     if linux is not None:
         if linux.run_as_user is not None:
-            asked = str(linux.run_as_user)
+            requested = str(linux.run_as_user)
         elif linux.run_as_user_name:
-            asked = linux.run_as_user_name
+            requested = linux.run_as_user_name
     groups = linux.supplemental_groups if linux is not None else ()
     member = _group_member(spec.info.options)
     if (
         member is not None
-        and asked in (member.user, str(member.uid))
+        and requested in (member.user, str(member.uid))
         and not (linux is not None and linux.strict_groups)
     ):
         groups = (*dict.fromkeys((member.gid, *groups)),)
@@ -125,13 +125,13 @@ def linux_identity(config: ContainerConfig, spec: CatalogueImage) -> ContainerId
         if linux is not None and linux.run_as_group is not None
         else _number(image_group)
     )
-    if asked in ("", "0", "root") and not group and not groups:
+    if requested in ("", "0", "root") and not group and not groups:
         return _ROOT
-    if asked.isdigit():
-        uid = int(asked)
-        name = member.user if member and member.uid == uid else _NAMES.get(uid, asked)
+    if requested.isdigit():
+        uid = int(requested)
+        name = member.user if member and member.uid == uid else _NAMES.get(uid, requested)
     else:
-        name = asked or "root"
+        name = requested or "root"
         uid = _KNOWN[name][0] if name in _KNOWN else _UNLISTED
     home = _KNOWN[name][1] if name in _KNOWN else "/"
     if group is None:
@@ -158,10 +158,10 @@ def windows_container_identity(
     config: ContainerConfig, spec: CatalogueImage, computer: str, seed: str
 ) -> ContainerIdentity | None:
     """None: the account does not exist. `seed` is that of the container's account database."""
-    asked = (
+    requested = (
         (config.windows.run_as_user_name if config.windows is not None else "")
         or spec.user
         or "ContainerAdministrator"
     )
-    found = accounts.find_windows_user(asked, computer, local_accounts(spec), seed)
+    found = accounts.find_windows_user(requested, computer, local_accounts(spec), seed)
     return windows_identity(found) if found is not None else None

@@ -28,7 +28,7 @@ def find_wine_account(
     inferred: from the image's own `WindowsUser`, and from profiles in its layers.
     """
     by_image = str(image.get("User") or "")
-    asked = (
+    requested = (
         (config.windows.run_as_user_name if config.windows is not None else "")
         or by_image
         or DEFAULT
@@ -38,7 +38,7 @@ def find_wine_account(
         users = layer / "Users"
         if users.is_dir() and not users.is_symlink():
             local |= {name: None for name in os.listdir(users) if name.lower() not in _NOT_ACCOUNTS}
-    return accounts.find_windows_user(asked, netbios_name(hostname), local)
+    return accounts.find_windows_user(requested, netbios_name(hostname), local)
 
 
 def unix_id(user: WindowsUser) -> int:

@@ -305,10 +305,10 @@ class WinePlatform:
         return host_process_rules.mount_point(self._containerd, request.id)
 
     def _directory(self, request: ContainerRequest) -> str:
-        asked = request.config.working_dir or str(_image(request).get("WorkingDir") or "")
+        requested = request.config.working_dir or str(_image(request).get("WorkingDir") or "")
         if request.sandbox.plan.host_process:
-            return host_process_rules.working_directory(self._containerd, request.id, asked)
-        return asked or _DEFAULT_DIRECTORY
+            return host_process_rules.working_directory(self._containerd, request.id, requested)
+        return requested or _DEFAULT_DIRECTORY
 
     def _given(self, request: ContainerRequest) -> list[tuple[str, str]]:
         return [

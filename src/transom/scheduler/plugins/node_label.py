@@ -54,12 +54,12 @@ class NodeLabel(BatchFilterPlugin, BatchScorePlugin):
         return all_rows(_REJECTED, rows)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
-        asked = len(self._preferred) + len(self._avoided)
-        if not asked:
+        requested = len(self._preferred) + len(self._avoided)
+        if not requested:
             return 0
         total = np.zeros(len(rows), np.int64)
         for label in self._preferred:
             total += self._snapshot.labels.codes(label)[rows] >= 0
         for label in self._avoided:
             total += self._snapshot.labels.codes(label)[rows] < 0
-        return total * MAX_NODE_SCORE // asked
+        return total * MAX_NODE_SCORE // requested

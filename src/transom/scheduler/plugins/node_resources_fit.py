@@ -63,21 +63,22 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
         return None
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
-        snapshot, asked = self._snapshot, self._asked(pod)
-        if self._delegated(asked):  # depends on DeviceClasses, so it is not cached
-            return self._fits(snapshot, asked, rows)
+        snapshot, requested = self._snapshot, self._requested(pod)
+        if self._delegated(requested):  # depends on DeviceClasses, so it is not cached
+            return self._fits(snapshot, requested, rows)
         fits = snapshot.usage.get(
-            (self.name, asked), lambda some: self._fits(snapshot, asked, some), slices=True
+            (self.name, requested), lambda some: self._fits(snapshot, requested, some), slices=True
         )
         return cast(Mask, fits)[rows]
 
-    def _asked(self, pod: PodInfo) -> ResourceRequests:
+    def _requested(self, pod: PodInfo) -> ResourceRequests:
         """The requests of the pod without ignored resources."""
-        asked = pod.shape.requests
-        if not asked.scalars or not (self._ignored or self._ignored_groups):
-            return asked
-        return asked._replace(
-            scalars=tuple((n, v) for n, v in asked.scalars if not self._ignores(n)), pods=_IGNORING
+        requested = pod.shape.requests
+        if not requested.scalars or not (self._ignored or self._ignored_groups):
+            return requested
+        return requested._replace(
+            scalars=tuple((n, v) for n, v in requested.scalars if not self._ignores(n)),
+            pods=_IGNORING,
         )
 
     def _ignores(self, name: str) -> bool:
@@ -85,31 +86,31 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
             name in self._ignored or name.split("/")[0] in self._ignored_groups
         )
 
-    def _fits(self, snapshot: Snapshot, asked: ResourceRequests, rows: Some) -> Mask:
+    def _fits(self, snapshot: Snapshot, requested: ResourceRequests, rows: Some) -> Mask:
         fits: Mask = snapshot.used_pods[rows] < snapshot.alloc_pods[rows]
-        delegated = self._delegated(asked)
-        for name, used, has, wanted in self._compared(asked):
+        delegated = self._delegated(requested)
+        for name, used, has, wanted in self._compared(requested):
             if not fits.any():
                 break
             enough = used[rows] + wanted <= has[rows]
             fits &= enough | (has[rows] == 0) if name in delegated else enough
         return fits
 
-    def _delegated(self, asked: ResourceRequests) -> frozenset[str]:
+    def _delegated(self, requested: ResourceRequests) -> frozenset[str]:
         """Resources that DeviceClasses provide on nodes that do not have them."""
-        if self._claims is None or not asked.scalars:
+        if self._claims is None or not requested.scalars:
             return frozenset()
-        return frozenset(self._claims.classes_of_resources(name for name, _ in asked.scalars))
+        return frozenset(self._claims.classes_of_resources(name for name, _ in requested.scalars))
 
     def filter_node(self, state: CycleState, pod: PodInfo, row: int) -> bool:
         snapshot = self._snapshot
         if snapshot.used_pods[row] >= snapshot.alloc_pods[row]:
             return False
-        asked = self._asked(pod)
-        delegated = self._delegated(asked)
+        requested = self._requested(pod)
+        delegated = self._delegated(requested)
         return all(
             used[row] + wanted <= has[row] or (name in delegated and not has[row])
-            for name, used, has, wanted in self._compared(asked)
+            for name, used, has, wanted in self._compared(requested)
         )
 
     def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
@@ -118,9 +119,9 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
             (self._rules.too_many_pods, snapshot.used_pods[rows] >= snapshot.alloc_pods[rows])
         ]
         too_large = np.zeros(len(rows), np.int64)
-        asked = self._asked(pod)
-        delegated = self._delegated(asked)
-        for name, used, has, wanted in self._compared(asked):
+        requested = self._requested(pod)
+        delegated = self._delegated(requested)
+        for name, used, has, wanted in self._compared(requested):
             lacks = used[rows] + wanted > has[rows]
             if name in delegated:
                 lacks &= has[rows] > 0
@@ -145,22 +146,27 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
             out.append((status(*reasons), rows[patterns == pattern]))
         return out
 
-    def _compared(self, asked: ResourceRequests) -> Iterator[_Compared]:
-        found = _compared_resources(self._snapshot, asked)
+    def _compared(self, requested: ResourceRequests) -> Iterator[_Compared]:
+        found = _compared_resources(self._snapshot, requested)
         if self._rules.compares_requested_only:
             return (row for row in found if row[3])
         return found
 
 
-def _compared_resources(snapshot: Snapshot, asked: ResourceRequests) -> Iterator[_Compared]:
+def _compared_resources(snapshot: Snapshot, requested: ResourceRequests) -> Iterator[_Compared]:
     """The resources to compare: name, used, allocatable, wanted. A pod without requests fits on an
     overcommitted node; a pod with any request must fit in all basic resources.
     """
-    if asked.nothing and asked.pods != _IGNORING:
+    if requested.nothing and requested.pods != _IGNORING:
         return
-    yield "cpu", snapshot.used_cpu, snapshot.alloc_cpu, asked.cpu
-    yield "memory", snapshot.used_memory, snapshot.alloc_memory, asked.memory
-    yield "ephemeral-storage", snapshot.used_ephemeral, snapshot.alloc_ephemeral, asked.ephemeral
-    for name, wanted in asked.scalars:
+    yield "cpu", snapshot.used_cpu, snapshot.alloc_cpu, requested.cpu
+    yield "memory", snapshot.used_memory, snapshot.alloc_memory, requested.memory
+    yield (
+        "ephemeral-storage",
+        snapshot.used_ephemeral,
+        snapshot.alloc_ephemeral,
+        requested.ephemeral,
+    )
+    for name, wanted in requested.scalars:
         has, used = snapshot.scalar_amounts(name)
         yield name, used, has, wanted

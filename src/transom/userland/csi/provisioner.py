@@ -161,14 +161,14 @@ def _volume(claim: Object, storage_class: Object, name: str, made: Object, side:
     )
     block = spec.get("volumeMode") == "Block"
     size = quantity.parse_quantity(str(made.get("capacity_bytes") or 0))
-    asked = _size(spec)
+    requested = _size(spec)
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": {_MADE_BY: side.driver}},
         "spec": {
             "accessModes": spec.get("accessModes") or [],
-            "capacity": {"storage": str(size if size > asked else asked)},
+            "capacity": {"storage": str(size if size > requested else requested)},
             "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
             "storageClassName": spec.get("storageClassName") or "",
             "volumeMode": spec.get("volumeMode") or "Filesystem",

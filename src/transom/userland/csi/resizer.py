@@ -23,18 +23,21 @@ async def _once(side: Sidecar) -> None:
             return
         if (claim.get("status") or {}).get("phase") != "Bound":
             return
-        asked = claim["spec"]["resources"]["requests"]["storage"]
-        if quantity.parse_quantity(asked) > quantity.parse_quantity(
+        requested = claim["spec"]["resources"]["requests"]["storage"]
+        if quantity.parse_quantity(requested) > quantity.parse_quantity(
             volume["spec"]["capacity"]["storage"]
         ):
             await _grow(
-                {**claim, "kind": "PersistentVolumeClaim", "apiVersion": "v1"}, volume, asked, side
+                {**claim, "kind": "PersistentVolumeClaim", "apiVersion": "v1"},
+                volume,
+                requested,
+                side,
             )
 
     await side.each(await side.api.list(CLAIMS), reconcile)
 
 
-async def _grow(claim: Object, volume: Object, asked: str, side: Sidecar) -> None:
+async def _grow(claim: Object, volume: Object, requested: str, side: Sidecar) -> None:
     meta, name = claim["metadata"], volume["metadata"]["name"]
     path = f"/api/v1/namespaces/{meta['namespace']}/persistentvolumeclaims/{meta['name']}/status"
     await side.record_event(
@@ -46,14 +49,16 @@ async def _grow(claim: Object, volume: Object, asked: str, side: Sidecar) -> Non
             "ControllerExpandVolume",
             {
                 "volume_id": volume["spec"]["csi"]["volumeHandle"],
-                "capacity_range": {"required_bytes": int(quantity.parse_quantity(asked).value())},
+                "capacity_range": {
+                    "required_bytes": int(quantity.parse_quantity(requested).value())
+                },
             },
         )
     except RpcError as problem:
         text = f'resize volume "{name}" by resizer "{side.driver}" failed: {problem}'
         await side.record_event(claim, "Warning", "VolumeResizeFailed", text)
         raise
-    await side.api.patch(f"{VOLUMES}/{name}", {"spec": {"capacity": {"storage": asked}}})
+    await side.api.patch(f"{VOLUMES}/{name}", {"spec": {"capacity": {"storage": requested}}})
     if answer.get("node_expansion_required"):
         conditions = _conditions(claim, "FileSystemResizePending", _PENDING, side)
         await side.api.patch(path, {"status": {"conditions": conditions}})
@@ -66,7 +71,7 @@ async def _grow(claim: Object, volume: Object, asked: str, side: Sidecar) -> Non
     else:
         rest = _conditions(claim, "", "", side)
         await side.api.patch(
-            path, {"status": {"conditions": rest or None, "capacity": {"storage": asked}}}
+            path, {"status": {"conditions": rest or None, "capacity": {"storage": requested}}}
         )
         await side.record_event(
             claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded"

@@ -25,13 +25,13 @@ def _hex_text(path: str, data: bytes) -> str:
 def _format_hex(call: CmdletCall) -> None:
     """Sixteen bytes a line, of files or of text from the pipeline."""
     files = call.process.files
-    asked = [*to_items(call.get("Path")), *to_items(call.get("LiteralPath"))]
+    requested = [*to_items(call.get("Path")), *to_items(call.get("LiteralPath"))]
     for value in call.input or []:
         if isinstance(value, PsObject):
-            asked.append(value.get("FullName"))
+            requested.append(value.get("FullName"))
         else:
             call.emit(_hex_text("", to_text(value).encode()))
-    for path in [one for given in asked for one in expand_wildcards(call, to_text(given))]:
+    for path in [one for given in requested for one in expand_wildcards(call, to_text(given))]:
         try:
             call.emit(_hex_text(files.absolute(path), files.read(path)))
         except FileNotFoundError:

@@ -52,9 +52,9 @@ async def _resolve_dns(call: CmdletCall) -> None:
         if wanted == "ALL"
         else (record_type(wanted) or wire.A,)
     )
-    asked = name
+    requested = name
     if is_ip_address(name) and types == _BOTH:
-        asked, types = reverse_text(name), (wire.PTR,)
+        requested, types = reverse_text(name), (wire.PTR,)
     listed = (
         in_hosts_file(name.rstrip(".").lower(), context.os, context.files)
         if types == _BOTH
@@ -74,7 +74,7 @@ async def _resolve_dns(call: CmdletCall) -> None:
         return
     try:
         server = await server_address(context, call.text("Server"))
-        replies = await container_resolver(context, server).search(asked, *types)
+        replies = await container_resolver(context, server).search(requested, *types)
     except ValueError:
         _fail(
             call,

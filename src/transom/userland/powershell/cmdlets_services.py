@@ -198,8 +198,8 @@ def _each(
 
 
 def _start_type(call: CmdletCall) -> services.Start:
-    asked = call.text("StartupType", "Automatic").lower()
-    found = _STARTS.get(asked.removesuffix("delayedstart"))
+    requested = call.text("StartupType", "Automatic").lower()
+    found = _STARTS.get(requested.removesuffix("delayedstart"))
     if found is None:
         raise PowerShellError(
             "Cannot bind parameter 'StartupType'. Cannot convert value "

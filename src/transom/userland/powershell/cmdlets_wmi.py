@@ -363,7 +363,7 @@ async def _counter(call: CmdletCall) -> None:
         _counter_sets(call)
         return
     context = call.process.context
-    asked = [to_text(one) for one in to_items(call.get("Counter"))] or [
+    requested = [to_text(one) for one in to_items(call.get("Counter"))] or [
         r"\processor(_total)\% processor time",
         r"\memory\% committed bytes in use",
     ]
@@ -376,7 +376,7 @@ async def _counter(call: CmdletCall) -> None:
         share = counters.processor_share(before, found, context.clock.time() - began)
         before, began = found, context.clock.time()
         samples = []
-        for path in asked:
+        for path in requested:
             samples += _sampled(call, path, found, share)
         if samples:
             call.emit(_sample_set(context.clock.time(), samples))

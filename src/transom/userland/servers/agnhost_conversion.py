@@ -49,7 +49,7 @@ def _answer(request: ProgramHttpRequest) -> ProgramHttpResponse:
         return program_text_response(f"invalid Content-Type header `{kind}`\n", 400)
     try:
         review = _decode(request.body, kind)
-        asked = review["request"]
+        requested = review["request"]
     except (ValueError, KeyError, TypeError) as error:
         received = request.body.decode("utf-8", "replace")
         return program_text_response(
@@ -67,7 +67,7 @@ def _answer(request: ProgramHttpRequest) -> ProgramHttpResponse:
         "kind": "ConversionReview",
         "apiVersion": review["apiVersion"],
         "request": {"uid": "", "desiredAPIVersion": "", "objects": None},
-        "response": {"uid": asked.get("uid", ""), **_converted(asked)},
+        "response": {"uid": requested.get("uid", ""), **_converted(requested)},
     }
     return gomux.written(as_json(answer) + "\n")
 
@@ -85,12 +85,12 @@ def _decode(body: bytes, kind: str) -> Thing:
     return found
 
 
-def _converted(asked: Thing) -> Thing:
-    wanted = asked.get("desiredAPIVersion", "")
+def _converted(requested: Thing) -> Thing:
+    wanted = requested.get("desiredAPIVersion", "")
     try:
         objects = [
             {**_convert(thing, wanted), "apiVersion": wanted}
-            for thing in asked.get("objects") or ()
+            for thing in requested.get("objects") or ()
         ]
     except _Failure as failure:
         return {

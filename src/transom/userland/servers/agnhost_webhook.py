@@ -250,20 +250,20 @@ def webhook(context: ProgramContext) -> Program:
 async def _answer(body: bytes, admit: Admit) -> ProgramHttpResponse:
     try:
         review = json.loads(body)
-        asked, version, kind = review["request"], review["apiVersion"], review["kind"]
+        requested, version, kind = review["request"], review["apiVersion"], review["kind"]
     except (ValueError, KeyError, TypeError) as error:
         return program_text_response(f"Request could not be decoded: {error}\n", 400)
     if kind != "AdmissionReview" or version not in _VERSIONS:
         return program_text_response(
             f"Unsupported group version kind: {version}, Kind={kind}\n", 400
         )
-    reported = admit(asked)
+    reported = admit(requested)
     verdict = await reported if isinstance(reported, Awaitable) else reported
     if verdict is None:
         raise ConnectionResetError  # the original's handler panics
     answer = {
         "kind": kind,
         "apiVersion": version,
-        "response": {"uid": asked.get("uid", ""), **verdict},
+        "response": {"uid": requested.get("uid", ""), **verdict},
     }
     return program_text_response(as_json(answer), kind="application/json")

@@ -41,8 +41,8 @@ async def choice(process: Process) -> int:
     default = default if sensitive else default.upper()
     if problem := _invalid(keys, default, seconds):
         return _fail(process, problem)
-    asked = f"[{','.join(keys)}]?" if shown else ""
-    process.write(" ".join(part for part in (message, asked) if part))
+    requested = f"[{','.join(keys)}]?" if shown else ""
+    process.write(" ".join(part for part in (message, requested) if part))
     while True:
         key = await _read_key(process, float(seconds) if seconds else None)
         if key is None or not key:

@@ -145,24 +145,24 @@ def _parse(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 async def typeperf(process: Process) -> int:
-    asked, options = _parse(process.argv[1:])
+    requested, options = _parse(process.argv[1:])
     if "-q" in options or "-qx" in options:
-        wanted = asked[0].lower() if asked else ""
+        wanted = requested[0].lower() if requested else ""
         for path in counter_paths():
             if wanted in path.lower():
                 process.print_line(path)
         process.print_line("\r\nThe command completed successfully.")
         return 0
     if "-cf" in options:
-        asked += process.files.text(options["-cf"]).split("\n")
-    asked = [path.strip() for path in asked if path.strip()]
-    if not asked:
+        requested += process.files.text(options["-cf"]).split("\n")
+    requested = [path.strip() for path in requested if path.strip()]
+    if not requested:
         process.print_line(_USAGE)
         return 1
     context = process.context
     before, began = context.windows.resources, context.clock.time()
     try:
-        for path in asked:
+        for path in requested:
             read_counter(context, path, before, 0.0)
     except UnknownCounter:
         process.complain("\r\nError: No valid counters.\r\n")
@@ -175,7 +175,7 @@ async def typeperf(process: Process) -> int:
         found = context.windows.resources
         share = processor_share(before, found, context.clock.time() - began)
         before, began = found, context.clock.time()
-        rows = [one for path in asked for one in read_counter(context, path, found, share)]
+        rows = [one for path in requested for one in read_counter(context, path, found, share)]
         if not printed:
             process.print_line('\r\n"(PDH-CSV 4.0)",' + ",".join(f'"{one.path}"' for one in rows))
         local = wall_clock_time(context, began)

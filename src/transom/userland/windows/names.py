@@ -119,7 +119,7 @@ def _failure(server: str, name: str, types: Sequence[int], replies: Sequence[Res
     )
 
 
-def _answer(asked: str, types: Sequence[int], replies: Sequence[ResolverReply]) -> str:
+def _answer(requested: str, types: Sequence[int], replies: Sequence[ResolverReply]) -> str:
     records = list(dict.fromkeys(record for reply in replies for record in reply.message.answers))
     addresses = [wire.data_text(record) for record in records if record.type in (wire.A, wire.AAAA)]
     if addresses and types[0] in (wire.A, wire.AAAA):
@@ -133,8 +133,8 @@ def _answer(asked: str, types: Sequence[int], replies: Sequence[ResolverReply]) 
         if aliases:
             lines.append("Aliases:  " + "\r\n          ".join(aliases))
         return "\r\n".join(lines)
-    if is_ip_address(asked) and types[0] == wire.PTR:
-        return f"Name:    {wire.data_text(records[0]).rstrip('.')}\r\nAddress:  {asked}"
+    if is_ip_address(requested) and types[0] == wire.PTR:
+        return f"Name:    {wire.data_text(records[0]).rstrip('.')}\r\nAddress:  {requested}"
     more = [record for reply in replies for record in reply.message.additional]
     return "\r\n".join([*map(_record, records), *map(_record, more)])
 

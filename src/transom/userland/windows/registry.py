@@ -247,8 +247,8 @@ async def _add(process: Process, options: RegOptions) -> int:
     except ValueError:
         raise RegError(_syntax("add")) from None
     question = f"Value {name or '(Default)'} exists, overwrite(Yes/No/All)? "
-    asked = registry.get(key, name) is not None and "/f" not in options.switches
-    if asked and not await _confirmed(process, question):
+    requested = registry.get(key, name) is not None and "/f" not in options.switches
+    if requested and not await _confirmed(process, question):
         return 0
     registry.set(key, name, value)
     process.print_line(_DONE)

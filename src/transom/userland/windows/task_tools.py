@@ -284,12 +284,12 @@ def _chosen(process: Process, name: str, value: str) -> list[ProcessEntry]:
 def taskkill(process: Process) -> int:
     arguments = process.argv[1:]
     lower = [_slash(argument) for argument in arguments]
-    asked = [
+    requested = [
         (name, value)
         for name, value in zip(lower, arguments[1:], strict=False)
         if name in ("/pid", "/im", "/fi")
     ]
-    if not asked:
+    if not requested:
         process.complain(
             "ERROR: Invalid syntax. Neither /FI nor /PID nor /IM were specified.\r\n"
             'Type "TASKKILL /?" for usage.'
@@ -297,8 +297,8 @@ def taskkill(process: Process) -> int:
         return 1
     if _is_remote(process, lower):
         return 1
-    filters = [value for name, value in asked if name == "/fi"]
-    named = [one for one in asked if one[0] != "/fi"] or [("/fi", filters[0])]
+    filters = [value for name, value in requested if name == "/fi"]
+    named = [one for one in requested if one[0] != "/fi"] or [("/fi", filters[0])]
     code, entries = 0, list(process.context.processes.list())
     try:
         allowed = {entry.pid for entry in entries}

@@ -147,23 +147,23 @@ async def findstr(process: Process) -> int:
     except _BadCommandLineError:
         process.complain("FINDSTR: Bad command line")
         return 2
-    switches, asked = options.switches, options.paths
+    switches, requested = options.switches, options.paths
     if not options.patterns:
         process.complain("FINDSTR: Bad command line")
         return 2
-    within = [ntpath.join(folder, path) for folder in options.folders for path in asked]
+    within = [ntpath.join(folder, path) for folder in options.folders for path in requested]
     paths = [one for path in within for one in _expand(process, path, "s" in switches)]
-    if asked and not paths:
-        process.complain(f"FINDSTR: Cannot open {asked[0]}")
+    if requested and not paths:
+        process.complain(f"FINDSTR: Cannot open {requested[0]}")
         return 1
     if "p" in switches:
         paths = [path for path in paths if _is_printable(process, path)]
-        if asked and not paths:
+        if requested and not paths:
             return 1
     found = await _lines(process, paths)
     if found is None:
         return 1
-    several = len(paths) > 1 or "s" in switches or any(set("*?") & set(one) for one in asked)
+    several = len(paths) > 1 or "s" in switches or any(set("*?") & set(one) for one in requested)
     expression = _find_expression(options)
     hit, shown, before, number = False, set[str](), "", 0
     for path, line in found:

@@ -167,14 +167,14 @@ def _show(process: Process, alias: str, rows: list[Instance], words: Sequence[st
     verb = plain[0].lower() if plain else ""
     names: list[str] = sorted(rows[0], key=str.lower)
     if verb == "get" and plain[1:]:
-        asked = [one for word in plain[1:] for one in word.split(",") if one]
+        requested = [one for word in plain[1:] for one in word.split(",") if one]
         known = {key.lower(): key for key in rows[0]}
-        if any(one.lower() not in known for one in asked):
+        if any(one.lower() not in known for one in requested):
             process.complain(
                 f"Node - {process.context.windows.system.computer_name}\r\nERROR:\r\nDescription = Invalid query"
             )
             return 0x80041017
-        names = sorted({known[one.lower()] for one in asked}, key=str.lower)
+        names = sorted({known[one.lower()] for one in requested}, key=str.lower)
     elif verb == "list":
         how = plain[1].lower() if len(plain) > 1 else "full"
         if how == "brief":

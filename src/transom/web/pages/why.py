@@ -47,10 +47,10 @@ def _head(current: str) -> Markup:
 
 async def show_why(request: PageRequest) -> Answer:
     pods = await _list(request, "pods")
-    asked = request.query("pod").strip()
-    namespace, _, name = asked.rpartition("/")
+    requested = request.query("pod").strip()
+    namespace, _, name = requested.rpartition("/")
     namespace = namespace or request.services.namespace or "default"
-    body: list[Child] = [_head("/why"), _pod_form(asked, pods)]
+    body: list[Child] = [_head("/why"), _pod_form(requested, pods)]
     if not name:
         return page_response(request, PAGE, *body, _pod_list(pods))
     found = await request.services.jobs.run(Job.EXPLAIN_POD, namespace, name)
@@ -80,7 +80,7 @@ async def _list(request: PageRequest, plural: str) -> list[Any]:
     return list(found["items"])
 
 
-def _pod_form(asked: str, pods: Sequence[Mapping[str, Any]]) -> Markup:
+def _pod_form(requested: str, pods: Sequence[Mapping[str, Any]]) -> Markup:
     return tag(
         "form",
         tag(
@@ -89,7 +89,7 @@ def _pod_form(asked: str, pods: Sequence[Mapping[str, Any]]) -> Markup:
             tag(
                 "input",
                 name="pod",
-                value=asked,
+                value=requested,
                 list="pods",
                 placeholder="default/web-0",
                 required=True,

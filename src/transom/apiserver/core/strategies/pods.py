@@ -277,9 +277,9 @@ def _resized(new: list[Object], old: list[Object]) -> list[Object]:
     ]
 
 
-def _grace_period(pod: Object, asked: int | None) -> int:
+def _grace_period(pod: Object, requested: int | None) -> int:
     """Pods without a node and terminated pods are deleted without a grace period."""
-    period = asked
+    period = requested
     spec = pod.get("spec") or {}
     if period is None:
         period = spec.get("terminationGracePeriodSeconds", 0)

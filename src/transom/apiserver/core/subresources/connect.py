@@ -32,15 +32,15 @@ from transom.machinery.validation.options import validate_pod_log_options
 RequireCreate = Callable[[UserInfo, Authorized], None]
 
 
-def choose_container(pod: Object, asked: str) -> str:
+def choose_container(pod: Object, requested: str) -> str:
     spec = pod.get("spec") or {}
     regular = [c["name"] for c in spec.get("containers") or ()]
     every = [c.get("name", "") for c in podutil.visit_containers(spec)]
     name = pod["metadata"]["name"]
-    if asked:
-        if asked in every:
-            return asked
-        raise errors.bad_request(f"container {asked} is not valid for pod {name}")
+    if requested:
+        if requested in every:
+            return requested
+        raise errors.bad_request(f"container {requested} is not valid for pod {name}")
     if len(regular) == 1:
         return regular[0]
     choice = f", choose one of: [{' '.join(every)}]" if regular else ""

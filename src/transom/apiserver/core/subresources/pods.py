@@ -327,18 +327,18 @@ def _delete_options(call: ApiCall, eviction: Object) -> Object:
     inconsistently.
     """
     options = dict(eviction.get("deleteOptions") or {})
-    asked, inside = ["All"] if call.ctx.dry_run else [], options.get("dryRun") or []
-    if asked and inside and asked != inside:
+    requested, inside = ["All"] if call.ctx.dry_run else [], options.get("dryRun") or []
+    if requested and inside and requested != inside:
         raise ApiError(
             500,
             "",
             (
-                f"Non-matching dry-run options in request and content: {go_sprint(asked)} and "
+                f"Non-matching dry-run options in request and content: {go_sprint(requested)} and "
                 f"{go_sprint(inside)}"
             ),
         )
-    if asked or inside:
-        options["dryRun"] = inside or asked
+    if requested or inside:
+        options["dryRun"] = inside or requested
     return options
 
 

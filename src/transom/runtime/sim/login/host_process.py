@@ -93,8 +93,8 @@ class HostProcessContext(SimContext):
     @property
     def cwd(self) -> str:
         config, spec = self._container.config, self._container.spec
-        asked = self._directory or config.working_dir or spec.working_dir
-        return host_process.working_directory(self._core.version, self._container.id, asked)
+        requested = self._directory or config.working_dir or spec.working_dir
+        return host_process.working_directory(self._core.version, self._container.id, requested)
 
     @property
     def image(self) -> ImageInfo:

@@ -51,12 +51,12 @@ class StandardInput:
         self._channel = channel
         self._unread = bytearray()
         self._ended = False
-        self._asked = False
+        self._requested = False
         self._waiting: asyncio.Future[None] | None = None
         channel.handlers["I"] = self._on_message
 
     def _on_message(self, data: bytes) -> None:
-        self._asked = False
+        self._requested = False
         self._unread += data
         self._ended = not data
         if self._waiting is not None and not self._waiting.done():
@@ -66,8 +66,8 @@ class StandardInput:
         if self._ended:
             return False
         self._waiting = asyncio.get_running_loop().create_future()
-        if not self._asked:  # by a reader that was interrupted
-            self._asked = True
+        if not self._requested:  # by a reader that was interrupted
+            self._requested = True
             self._channel.send("r", encode_numbers(size))
         await self._waiting
         return not self._ended

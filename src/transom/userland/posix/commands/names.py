@@ -267,23 +267,25 @@ class _Dig:
 
 
 async def dig(process: Process) -> int:
-    asked = _Dig(process.argv[1:])
-    name = asked.name or "."
+    requested = _Dig(process.argv[1:])
+    name = requested.name or "."
     context = process.context
     try:
-        asking = container_resolver(context, await server_address(context, asked.server))
+        asking = container_resolver(context, await server_address(context, requested.server))
     except socket.gaierror:
-        process.complain(f"dig: couldn't get address for '{asked.server}': not found")
+        process.complain(f"dig: couldn't get address for '{requested.server}': not found")
         return 10
     banner = f"\n; <<>> DiG 9.14.8 <<>> {' '.join(process.argv[1:])}\n"
     banner = (
-        banner + ";; global options: +cmd\n" if "cmd" in asked.flags and not asked.short else ""
+        banner + ";; global options: +cmd\n"
+        if "cmd" in requested.flags and not requested.short
+        else ""
     )
     try:
         reply = (
-            (await asking.search(name, asked.type))[0]
-            if asked.search
-            else await asking.query(name.rstrip("."), asked.type)
+            (await asking.search(name, requested.type))[0]
+            if requested.search
+            else await asking.query(name.rstrip("."), requested.type)
         )
     except ValueError:
         process.complain(f"dig: '{name}' is not a legal name (empty label)")
@@ -291,15 +293,15 @@ async def dig(process: Process) -> int:
     except OSError:
         process.write(banner + _NO_SERVERS)
         return 9
-    if asked.short:
+    if requested.short:
         process.write("".join(wire.data_text(record) + "\n" for record in reply.message.answers))
         return 0
-    process.write(banner + _dig_text(reply, asked))
+    process.write(banner + _dig_text(reply, requested))
     return 0
 
 
-def _dig_text(reply: ResolverReply, asked: _Dig) -> str:
-    message, shown = reply.message, asked.flags
+def _dig_text(reply: ResolverReply, requested: _Dig) -> str:
+    message, shown = reply.message, requested.flags
     comments = "comments" in shown
     words = [word for word, bit in _DIG_FLAGS if message.flags & bit]
     counts = [
