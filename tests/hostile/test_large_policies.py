@@ -13,7 +13,7 @@ from tests.hostile.test_large_selectors import LARGE
 from tests.hostile.test_many_objects import turns_of_others
 
 from transom.kit import time_slice
-from transom.kit.process import bound_collections
+from transom.kit.garbage import bound_collections
 from transom.machinery import selectors
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import secrets
@@ -22,6 +21,7 @@ from transom.cluster.config import ClusterConfig
 from transom.cluster.options import UpOptions, choose_config, cluster_file
 from transom.cluster.pki import ClusterPki, ensure_cluster_pki, import_shared_keys
 from transom.kit.files import write_atomic
+from transom.kit.garbage import bound_collections
 from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.user_errors import UserError, name_cluster
 from transom.machinery.releases import parse_release
@@ -198,20 +198,9 @@ def run_cluster(
     if config.servers:
         supervisor.run_supervisor(config, pki, sockets, report)
         return
-    _import_server()
+    bound_collections()
+    load_modules(run_module)
     run_module.run_cluster_process(config, pki, sockets, report)
-
-
-def _import_server() -> None:
-    """Without the garbage collector, which would examine modules and classes again and again; they
-    live until exit.
-    """
-    gc.disable()
-    try:
-        load_modules(run_module)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _prepare(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import random
 import signal
@@ -51,9 +50,10 @@ from transom.http.messages import Answer, HttpRequest, text_response
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
 from transom.kit.durations import parse_duration
+from transom.kit.garbage import collect_regularly, pause_collections
 from transom.kit.idle import wait_until_idle
 from transom.kit.lazy import lazy_import, load_modules
-from transom.kit.process import collect_regularly, run_event_loop
+from transom.kit.process import run_event_loop
 from transom.kit.process_metrics import collect_process_metrics
 from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.machinery.errors import ApiError
@@ -138,10 +138,15 @@ def run_cluster_process(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
-        if not config.virtual_time:  # whose loop waits until nothing is due
-            collect_regularly(loop.call_later)
-        # Objects from start-up live until exit; exclude them from garbage collection.
-        await serve_cluster(config, pki, sockets, report, stopping, on_serving=gc.freeze)
+
+        def end_start() -> None:
+            starting.close()
+            if not config.virtual_time:  # whose loop waits until nothing is due
+                collect_regularly(loop.call_later)
+
+        with contextlib.ExitStack() as starting:
+            starting.enter_context(pause_collections())
+            await serve_cluster(config, pki, sockets, report, stopping, on_ready=end_start)
 
     if config.virtual_time:
         run_event_loop(serve(), adjustable_clock.IdleDetectingLoop)
@@ -156,9 +161,9 @@ async def serve_cluster(
     report: Report,
     stopping: asyncio.Event,
     *,
-    on_serving: Callable[[], None] = lambda: None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serves until `stopping` is set. Calls `on_serving` when clients can reach the API server."""
+    """Serves until `stopping` is set. Calls `on_ready` when it reports that it is ready."""
     adjustable = make_adjustable_clock() if config.virtual_time else None
     clock: Clock = RealClock() if adjustable is None else adjustable
     nodes = None if config.no_nodes else ClusterNodes(config, pki, clock)
@@ -171,11 +176,11 @@ async def serve_cluster(
     context = server_context(pki.server_cert, pki.server_key, pki.ca)
     server = HttpServer(api.handler, context, bodies=api.handler)
     await server.serve(sockets)
-    on_serving()
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
 
     def ready() -> None:
         report("")
+        on_ready()
         if watchdog is not None:
             watchdog.start()
 

@@ -15,6 +15,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, AnyStr, cast
 
+from transom.kit.garbage import pause_collections
+
 
 def lazy_function(module: str, name: str) -> Callable[..., Any]:
     """The function `name` of `module`, which is imported when it is first called."""
@@ -44,8 +46,9 @@ def lazy_import(module: str) -> ModuleType:
 
 def load_modules(*modules: ModuleType) -> None:
     """Imports what `lazy_import` deferred: in a thread, before the event loop needs it."""
-    for module in modules:
-        import_module(module.__name__)
+    with pause_collections():
+        for module in modules:
+            import_module(module.__name__)
 
 
 def load_submodule(package: str, name: str) -> ModuleType:

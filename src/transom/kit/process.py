@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import gc
 import logging
 import resource
 import signal
@@ -13,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING
 
+from transom.kit.garbage import bound_collections
 from transom.kit.lazy import lazy_import
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ else:
     uvloop = lazy_import("uvloop")
 
 log = logging.getLogger("transom.kit")
-
-_COLLECTION_SECONDS = 0.1
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -71,39 +69,6 @@ def tune_process() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def bound_collections() -> None:
-    """Keeps each pass of the garbage collector short, however large the heap.
-
-    A pass over the whole heap of a cluster with 50,000 pods takes a second, and nothing else runs
-    meanwhile. The heap is mostly stored objects, which have no cycles and are freed without the
-    collector. So the collector looks at new objects once or twice, at most 60,000 of them in one
-    pass (about 20 ms), and does not examine the survivors again.
-    """
-    gc.set_threshold(30_000, 0, 1_000_000_000)
-    if _freeze_live_objects not in gc.callbacks:
-        gc.callbacks.append(_freeze_live_objects)
-
-
-def collect_regularly(call_later: Callable[[float, Callable[[], None]], object]) -> None:
-    """Starts passes of the garbage collector by time as well, beginning now.
-
-    The interpreter counts objects that were made less those that were freed. While stored objects
-    are replaced it counts none, and the pass after that looks at all that were made since the last
-    one: 800,000 objects took 84 ms.
-    """
-
-    def collect(generation: int) -> None:
-        gc.collect(generation)
-        call_later(_COLLECTION_SECONDS, lambda: collect(1 - generation))
-
-    collect(0)
-
-
-def _freeze_live_objects(phase: str, info: dict[str, int]) -> None:
-    if phase == "stop" and info["generation"] > 0:
-        gc.freeze()
 
 
 def _tune_malloc() -> None:

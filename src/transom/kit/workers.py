@@ -139,7 +139,7 @@ class WorkerThread:
                 self._watch_abandoned(job)
             # An exception refers to this frame and to all that its call used, such as a body of
             # 3 MiB. With the future, that is a cycle, which the garbage collector never finds if the
-            # call took long (`process.bound_collections`).
+            # call took long (`garbage.bound_collections`).
             del job
 
     def close(self) -> None:
