@@ -88,6 +88,36 @@ def test_a_stack_has_the_addresses_that_it_lists() -> None:
     assert not stack.has_address("fd00::3")
 
 
+def test_what_a_node_reaches_follows_every_change_of_its_network() -> None:
+    stack = Fabric().add("node", "node", "linux")
+    stack.add_link(NetworkLink("eth0", "veth"))
+    reaches: list[bool] = []
+
+    def look() -> None:
+        reaches.append(stack.reaches("172.20.0.1"))
+        assert stack.reaches("172.20.0.1") is reaches[-1]
+
+    look()
+    stack.add_address("eth0", "172.20.0.3/16")
+    look()
+    assert not stack.reaches("10.0.0.1")
+    stack.replace_route("0.0.0.0/0", "eth0", "172.20.0.1")
+    assert stack.reaches("10.0.0.1")
+    stack.delete_route("0.0.0.0/0")
+    assert not stack.reaches("10.0.0.1")
+    stack.set_link_state("eth0", up=False)
+    look()
+    stack.set_link_state("eth0", up=True)
+    look()
+    stack.delete_address("eth0", "172.20.0.3/16")
+    look()
+    stack.add_address("eth0", "172.20.0.1/32")
+    look()
+    stack.delete_link("eth0")
+    look()
+    assert reaches == [False, True, False, True, False, True, False]
+
+
 def _link_to(stack: NetworkStack, address: str) -> str:
     route = stack.route(address)
     assert route is not None

@@ -98,6 +98,7 @@ class NetworkStack:
         "_by_prefix_length",
         "_change",
         "_last_index",
+        "_reached",
         "_routes",
         "firewall",
         "forwarding",
@@ -144,6 +145,11 @@ class NetworkStack:
         self.neighbours: dict[str, tuple[str, str]] = {}  # address -> mac, link
         self.tables: dict[str, nft.NftTable] = {}
         self._change = change
+        self._reached: tuple[str, bool] | None = None  # the last answer of `reaches`
+
+    def _changed(self, what: str, name: str) -> None:
+        self._reached = None
+        self._change(self, what, name)
 
     # ---- links ----
 
@@ -153,12 +159,12 @@ class NetworkStack:
         self._last_index += 1
         link.index = self._last_index
         self.links[link.name] = link
-        self._change(self, "link", link.name)
+        self._changed("link", link.name)
         return link
 
     def changed_link(self, name: str) -> None:
         """A field of a link (master, fdb, hairpin, mtu) was changed."""
-        self._change(self, "link", name)
+        self._changed("link", name)
 
     def delete_link(self, name: str) -> None:
         if self.links.pop(name, None) is None:
@@ -168,7 +174,7 @@ class NetworkStack:
         self._by_prefix_length = None
         for address in [a for a, (_, link) in self.neighbours.items() if link == name]:
             del self.neighbours[address]
-        self._change(self, "link", name)
+        self._changed("link", name)
 
     def set_link_state(self, name: str, *, up: bool) -> None:
         """Down: its routes and neighbours are removed. Up: the routes of its addresses come back,
@@ -187,7 +193,7 @@ class NetworkStack:
             for address in [a for a, (_, at) in self.neighbours.items() if at == name]:
                 del self.neighbours[address]
         self._by_prefix_length = None
-        self._change(self, "link", name)
+        self._changed("link", name)
 
     def _add_prefix(self, link: str, interface: Interface) -> None:
         network = interface.network
@@ -203,8 +209,8 @@ class NetworkStack:
             d: replace(r, link=new) if r.link == old else r for d, r in self._routes.items()
         }
         self._by_prefix_length = None
-        self._change(self, "link", old)
-        self._change(self, "link", new)
+        self._changed("link", old)
+        self._changed("link", new)
 
     def add_address(self, link: str, address: str) -> None:
         """Adds it with its prefix, which becomes a route."""
@@ -214,7 +220,7 @@ class NetworkStack:
         self.links[link].addresses.append(interface)
         if self.links[link].up:
             self._add_prefix(link, interface)
-        self._change(self, "address", link)
+        self._changed("address", link)
 
     def delete_address(self, link: str, address: str) -> None:
         interface = _interface(address)
@@ -224,7 +230,7 @@ class NetworkStack:
             if found is not None and found.link == link and not found.via:
                 del self._routes[interface.network]
                 self._by_prefix_length = None
-            self._change(self, "address", link)
+            self._changed("address", link)
 
     def addresses(self) -> list[str]:
         """Without those of the loopback link."""
@@ -256,7 +262,7 @@ class NetworkStack:
         if self._routes.get(network) != route:
             self._routes[network] = route
             self._by_prefix_length = None
-            self._change(self, "route", destination)
+            self._changed("route", destination)
 
     def has_route(self, destination: str) -> bool:
         return _network(destination) in self._routes
@@ -264,7 +270,7 @@ class NetworkStack:
     def delete_route(self, destination: str) -> None:
         if self._routes.pop(_network(destination), None) is not None:
             self._by_prefix_length = None
-            self._change(self, "route", destination)
+            self._changed("route", destination)
 
     def routes(self) -> list[NetworkRoute]:
         return list(self._routes.values())
@@ -282,34 +288,45 @@ class NetworkStack:
                     return found
         return None
 
+    def reaches(self, address: str) -> bool:
+        """Whether packets to an address leave the machine, or stay on it. Programs ask before each
+        request to the API server.
+        """
+        if self._reached is None or self._reached[0] != address:
+            route = self.route(address)
+            link = self.links.get(route.link) if route is not None else None
+            leaves = link is not None and link.up
+            self._reached = (address, leaves or self.has_address(address))
+        return self._reached[1]
+
     def replace_neighbour(self, address: str, mac: str, link: str) -> None:
         self.neighbours[address] = (mac, link)
-        self._change(self, "neighbour", address)
+        self._changed("neighbour", address)
 
     def delete_neighbour(self, address: str) -> None:
         if self.neighbours.pop(address, None) is not None:
-            self._change(self, "neighbour", address)
+            self._changed("neighbour", address)
 
     # ---- other settings ----
 
     def ovn_changed(self) -> None:
         """OVN's databases have changed."""
-        self._change(self, "route", "")
+        self._changed("route", "")
 
     def set_forwarding(self, on: bool) -> None:
         if self.forwarding != on:
             self.forwarding = on
-            self._change(self, "sysctl", "ip_forward")
+            self._changed("sysctl", "ip_forward")
 
     def set_table(self, table: nft.NftTable) -> None:
         """Applies a firewall table, replacing the one of the same name and family."""
         key = f"{table.family} {table.name}"
         self.tables[key] = table
-        self._change(self, "table", key)
+        self._changed("table", key)
 
     def delete_table(self, key: str) -> None:
         if self.tables.pop(key, None) is not None:
-            self._change(self, "table", key)
+            self._changed("table", key)
 
 
 def _by_prefix_length(

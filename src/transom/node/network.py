@@ -260,14 +260,7 @@ class NodeNetwork(ABC):
 
     def has_route_to(self, address: str, port: int = API_PORT) -> bool:
         """Whether packets to an address and TCP port leave the machine, or stay on it."""
-        if not self.is_on:
-            return False
-        stack = self.stack
-        if stack.has_address(address):
-            return True
-        route = stack.route(address)
-        link = stack.links.get(route.link) if route is not None else None
-        return link is not None and link.up
+        return self.is_on and self.stack.reaches(address)
 
     # ---- kube-proxy and flanneld ----
 
