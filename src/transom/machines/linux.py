@@ -89,7 +89,7 @@ def installed_linux_files() -> Inode:
 
 
 class LinuxHost(BaseHost):
-    __slots__ = ("_boots",)
+    __slots__ = ("_boots", "_identity")
 
     style = POSIX
     inode_size = 16384
@@ -100,6 +100,7 @@ class LinuxHost(BaseHost):
         self, name: str, clock: Clock, hardware: Hardware | None = None, *, seed: str = ""
     ) -> None:
         self._boots = 0
+        self._identity: SystemInfo | None = None  # until the next boot
         super().__init__(name, clock, hardware, seed, installed_linux_files())
         self.files.write("/etc/hostname", f"{name}\n".encode())
         self.files.write("/etc/machine-id", f"{self.machine_id}\n".encode(), 0o444)
@@ -115,19 +116,22 @@ class LinuxHost(BaseHost):
 
     @property
     def identity(self) -> SystemInfo:
-        return SystemInfo(
-            hostname=self.name,
-            machine_id=self.machine_id,
-            system_uuid=self.uuid("system"),
-            boot_id=self.uuid(f"boot {self._boots}"),
-            kernel_version=KERNEL,
-            os_image=OS_IMAGE,
-            operating_system="linux",
-            architecture="amd64",
-        )
+        if self._identity is None:
+            self._identity = SystemInfo(
+                hostname=self.name,
+                machine_id=self.machine_id,
+                system_uuid=self.uuid("system"),
+                boot_id=self.uuid(f"boot {self._boots}"),
+                kernel_version=KERNEL,
+                os_image=OS_IMAGE,
+                operating_system="linux",
+                architecture="amd64",
+            )
+        return self._identity
 
     def reboot(self) -> None:
         self._boots += 1
+        self._identity = None
         super().reboot()
 
     def save(self, contents: SavedContents) -> Document:
@@ -135,6 +139,7 @@ class LinuxHost(BaseHost):
 
     def restore(self, saved: Document, contents: SavedContents) -> None:
         self._boots = saved["boots"]
+        self._identity = None
         super().restore(saved, contents)
 
     # Memory

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from tests.conftest import ContextFactory
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import CSI_NODES, LEASES, NODES
 from transom.kit.clock import parse_rfc3339
+from transom.kubelet.node.status import NodeStatus
+from transom.machinery.objects import Object
 from transom.machines.api import Hardware
 from transom.runtime.api import Image, RuntimeStatus
-
-if TYPE_CHECKING:
-    pass
 
 NO_NETWORK = RuntimeStatus(
     "", "", "NetworkPluginNotReady", "docker: network plugin is not ready: cni config uninitialized"
@@ -242,6 +240,26 @@ async def test_a_network_that_comes_without_a_change_of_the_node(play: ContextFa
         plane.runtime.problem = RuntimeStatus()
         await plane.settle(2)
         assert (await plane.condition("Ready"))["status"] == "True"
+
+
+async def test_a_node_that_waits_for_its_network_computes_its_status_at_heartbeats_only(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = 0
+    compute = NodeStatus.compute
+
+    def count(status: NodeStatus, node: Object) -> Object:
+        nonlocal computed
+        computed += 1
+        return compute(status, node)
+
+    async with play() as plane:
+        plane.runtime.problem = NO_NETWORK
+        plane.agent()
+        await plane.settle()
+        monkeypatch.setattr(NodeStatus, "compute", count)
+        await plane.settle(100)
+        assert 9 <= computed <= 11
 
 
 async def test_a_heartbeat_reads_the_status_of_the_runtime_once(play: ContextFactory) -> None:

@@ -126,7 +126,7 @@ class NodeAgent:
             # Spread the retries of nodes that start at the same moment.
             pause = self._interval() * env.rng.random()
             while True:
-                await self._pause(min(pause, _WHILE_NOT_READY) if not self._status.ready else pause)
+                await self._wait(pause)
                 await self._heartbeat()
                 pause = self._interval() * (1 + _JITTER * env.rng.random())
         finally:
@@ -186,8 +186,18 @@ class NodeAgent:
             config.node_status_update_frequency, config.node_lease_duration_seconds * _LEASE_PART
         )
 
-    async def _pause(self, seconds: float) -> None:
-        """Waits this long, or until something changes."""
+    async def _wait(self, seconds: float) -> None:
+        """Waits this long, or until something changes. Nothing announces that a runtime or network
+        has become ready, so a node that waits for them looks for it.
+        """
+        while not self._status.ready and seconds > _WHILE_NOT_READY:
+            if await self._pause(_WHILE_NOT_READY) or self._status.runtime_changed():
+                return
+            seconds -= _WHILE_NOT_READY
+        await self._pause(seconds)
+
+    async def _pause(self, seconds: float) -> bool:
+        """Waits this long, or until something changes: then it returns True."""
         if not self._news:
             self._wake = asyncio.get_running_loop().create_future()
             timer: Timer = self._env.clock.call_later(seconds, self._wake_up)
@@ -196,7 +206,8 @@ class NodeAgent:
             finally:
                 timer.cancel()
                 self._wake = None
-        self._news = False
+        news, self._news = self._news, False
+        return news
 
     def _wake_up(self) -> None:
         if self._wake is not None and not self._wake.done():

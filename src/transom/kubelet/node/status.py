@@ -112,6 +112,7 @@ class NodeStatus:
         "_rules",
         "_runtime",
         "_runtime_ready_at",
+        "_runtime_status",
         "_unschedulable",
         "_volume_limits",
         "pressures",
@@ -151,6 +152,7 @@ class NodeStatus:
         self._images: Sequence[Image] | None = None
         self._image_list: list[Object] = []
         self._runtime_ready_at: float | None = None
+        self._runtime_status: RuntimeStatus | None = None  # in the last computed status
         self._unschedulable = False
         # The runtime and the network were ready when the status was last computed.
         self.ready = False
@@ -181,6 +183,10 @@ class NodeStatus:
             self._put(status, "volumesInUse", list(in_use))
         self._record_schedulable(node)
         return status
+
+    def runtime_changed(self) -> bool:
+        """Whether the runtime or its network reports something else than in the last status."""
+        return self._runtime.status() != self._runtime_status
 
     def allocatable(self) -> Object:
         """For a node without extended resources of other components."""
@@ -340,7 +346,8 @@ class NodeStatus:
         }
 
     def _problems(self, capacity: Object) -> list[str]:
-        problems = self._runtime_problems(self._runtime.status())
+        self._runtime_status = self._runtime.status()
+        problems = self._runtime_problems(self._runtime_status)
         shutdown = self.shutdown_status()
         if shutdown:
             problems.append(shutdown)
@@ -405,13 +412,9 @@ def node_status_changed(old: Object, new: Object) -> bool:
     before = {condition["type"]: condition for condition in old.get("conditions") or ()}
     after = new.get("conditions") or ()
     return len(before) != len(after) or any(
-        _without_heartbeat(before.get(condition["type"], {})) != _without_heartbeat(condition)
+        {**before.get(condition["type"], {}), _HEARTBEAT: ""} != {**condition, _HEARTBEAT: ""}
         for condition in after
     )
-
-
-def _without_heartbeat(condition: Object) -> Object:
-    return {k: v for k, v in condition.items() if k != _HEARTBEAT}
 
 
 def node_status_patch(old: Object, new: Object) -> Object:
