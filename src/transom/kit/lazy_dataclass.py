@@ -2,21 +2,40 @@
 
 The standard decorator compiles up to six methods of each class when its module is imported, which
 was a quarter of the CPU time of all imports. Here `__init__` is compiled when the first object is
-made, and the other methods are closures over the fields. Fields, `field`, `replace` and `asdict`
-are the standard library's.
+made, and the other methods are closures over the fields. Fields, `field` and `asdict` are the
+standard library's; `replace` works with classes of both, and is several times faster here.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-__all__ = ["dataclass"]
+__all__ = ["dataclass", "replace"]
 
 Fields = dict[str, "dataclasses.Field[Any]"]
+T = TypeVar("T")
+
+
+def replace(obj: T, /, **changes: Any) -> T:
+    """A copy of an object of a dataclass with other values for these fields."""
+    kind: Any = type(obj)
+    names, values = _init_fields(kind)
+    copy: T = kind(**dict(zip(names, values(obj), strict=True)) | changes)
+    return copy
+
+
+@cache
+def _init_fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The fields that `__init__` takes, and what reads them from an object."""
+    names = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+    if len(names) == 1:
+        return names, lambda obj: (getattr(obj, names[0]),)
+    return names, _values(list(names))
 
 
 def _dataclass(

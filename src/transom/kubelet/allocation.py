@@ -9,12 +9,12 @@ restart of the kubelet the reported status has the allocated resources.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, Protocol
 
 import orjson
 
 from transom.client.events import NORMAL, WARNING
+from transom.kit.lazy_dataclass import replace
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import PodRejection
 from transom.kubelet.parts import NoResourceManagers, ResourceManagers

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from transom.client.api import is_not_found
 from transom.client.resources import RUNTIME_CLASSES
+from transom.kit.lazy_dataclass import replace
 from transom.kubelet import hostsfile, labels, paths
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.dns import pod_dns

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from socket import socket
 from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import replace
 from transom.kit.prometheus import Collector
 from transom.kubelet import static_pods
 from transom.kubelet.admission.chain import PodAdmission

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import parse_rfc3339
+from transom.kit.lazy_dataclass import replace
 from transom.kit.named_tuple import NamedTuple
 from transom.kubelet import actions, podstate, status
 from transom.kubelet.allocation import AllocationManager, ResizeFailure

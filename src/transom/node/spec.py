@@ -7,11 +7,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import, lazy_pattern
-from transom.kit.lazy_dataclass import dataclass
+from transom.kit.lazy_dataclass import dataclass, replace
 from transom.kit.user_errors import UserError
 from transom.kubelet.configuration_fields import (
     configuration_settings,

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final, Literal
 
+from transom.kit.lazy_dataclass import replace
 from transom.kubelet import allocatable
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.cm import resizes

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import yaml
 
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
+from transom.kit.lazy_dataclass import replace
 from transom.kit.logs import OwnLogger
 from transom.machinery.releases.kube_proxy import proxy_has
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file

@@ -9,7 +9,6 @@ import logging
 import random
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from socket import socket
 from types import MappingProxyType
 from typing import Final, NoReturn
@@ -19,6 +18,7 @@ from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.client.metrics import RestClientMetrics
 from transom.kit.goquote import go_quote
+from transom.kit.lazy_dataclass import replace
 from transom.kit.user_errors import UserError
 from transom.kubelet import credential_providers
 from transom.kubelet.base import DriverFolders, KubeletContext, ProgramOutput, RunProgram
@@ -97,14 +97,13 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
     """`running`: another kubelet runs on the node. Raises ProgramExit."""
     base = start.node.kubelet_defaults()
     windows = start.node.spec.windows
-    usage = flag_usage("kubelet", flags.kubelet_flag_table(base.release, windows=windows))
     try:
         parsed = flags.parse_kubelet_flags(start.argv, base.release, windows=windows)
     except FlagError as problem:
-        _refuse_command_line(start, Release(*base.release), problem, usage)
+        _refuse_command_line(start, Release(*base.release), problem, _usage(base, windows))
     given = flags.kubelet_flags(parsed, base.release)
     if given.help:
-        start.answer(usage)
+        start.answer(_usage(base, windows))
         raise ProgramExit(0)
     if given.version:
         start.answer(f"Kubernetes {base.version}\n")
@@ -158,6 +157,10 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
 
 
 # ---- configuration ----
+
+
+def _usage(base: KubeletConfig, windows: bool) -> str:
+    return flag_usage("kubelet", flags.kubelet_flag_table(base.release, windows=windows))
 
 
 def _refuse_command_line(

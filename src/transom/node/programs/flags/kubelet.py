@@ -10,12 +10,11 @@ removed in 1.15.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
 from transom.kit.goquote import go_quote
-from transom.kit.lazy_dataclass import dataclass
+from transom.kit.lazy_dataclass import dataclass, replace
 from transom.kubelet.config import KubeletConfig
 from transom.machinery.quantity import QuantityError
 from transom.machinery.quantity import parse_quantity as quantity
