@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +94,42 @@ _JSON = st.recursive(
 @given(_JSON)
 def test_what_is_written_reads_the_same(value: Any) -> None:
     assert goyaml.load_yaml(goyaml.dump_yaml(value).encode()) == value
+
+
+def test_only_this_module_constructs_values_from_yaml() -> None:
+    """PyYAML's loaders raise KeyError, ValueError and RecursionError for some texts, and libyaml's
+    ends the process when lists are nested deeply.
+    """
+    package = Path(goyaml.__file__).parents[1]
+    # `testing` reads the manifests of a test suite, which may have several documents.
+    exempt = {package / "machinery" / "goyaml.py", package / "testing" / "async_cluster.py"}
+    loaders = re.compile(r"\byaml\.(safe_load|load|full_load|unsafe_load|compose)")
+    found = [
+        str(path)
+        for path in package.rglob("*.py")
+        if path not in exempt and loaders.search(path.read_text())
+    ]
+    assert not found
+
+
+ODD = {
+    "deep list": b"[" * 30000,
+    "deep map": b"{a: " * 12000,
+    "deep block": b"- " * 30000,
+    "its own element": b"&a [*a]",
+    "long integer": b"a: " + b"9" * 5000,
+    "no date": b"a: 2026-99-99",
+    "no integer": b"a: !!int x",
+    "no boolean": b"a: !!bool x",
+    "no number": b"a: !!float x",
+    "no time": b"a: !!timestamp x",
+    "an object": b"a: !!python/object:os.system x",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_odd_texts_are_errors_or_values(text: bytes) -> None:
+    try:
+        goyaml.load_yaml(text)
+    except goyaml.YamlError:
+        return

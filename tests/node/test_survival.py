@@ -9,7 +9,8 @@ import pytest
 from tests.node.programs.simulated_node import World
 from tests.simulation.loop import LoopClock, run
 
-from transom.client.resources import EVENTS, PODS
+from transom.client.resources import EVENTS, NODES, PODS
+from transom.kit.user_errors import UserError
 from transom.node.machine_disks import MachineDisks
 from transom.store.memory import MemoryStore
 
@@ -144,5 +145,35 @@ def test_a_deleted_node_leaves_nothing(tmp_path: Path) -> None:
             await scenario(world)
         assert MachineDisks(path).load("l") is None
         assert MachineDisks(path).load("w") is not None
+
+    run(main)
+
+
+def test_a_node_with_unusable_files_leaves_the_cluster_alone(tmp_path: Path) -> None:
+    """A pod with a hostPath can write all files of its node."""
+
+    async def main(clock: LoopClock) -> None:
+        store = MemoryStore(clock)
+        disks = MachineDisks(tmp_path / "machines.db", inline=True)
+        async with World(clock, disks=disks, store=store).running() as world:
+            await clock.sleep(30)
+            files = world.pool.node("l").machine.files
+            files.remove("/opt", recursive=True)
+            files.symlink("opt", "/opt")
+            await clock.sleep(30)
+        disks.close()
+        disks = MachineDisks(tmp_path / "machines.db", inline=True)
+        async with World(clock, disks=disks, store=store).running() as world:
+            await clock.sleep(30)
+            pool = world.pool
+            assert pool.is_ready("w") and not pool.is_ready("l")
+            assert pool.names() == {"l", "w"} and len(pool.numbers()) == 2
+            for work in (pool.start, pool.stop, pool.reboot):
+                with pytest.raises(UserError, match=r"node 'l' cannot start: .*symbolic links"):
+                    await work("l")
+            await pool.delete("l")
+            assert pool.names() == {"w"}
+            found = await world.client.list(NODES)
+            assert [one["metadata"]["name"] for one in found.items] == ["w"]
 
     run(main)

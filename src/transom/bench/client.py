@@ -17,6 +17,7 @@ from transom.kit.http_message import encode_request
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.tls_pairs import load_certificate_pair
+from transom.machinery import goyaml
 
 if TYPE_CHECKING:
     import yaml
@@ -52,11 +53,11 @@ def bench_target_from(path: Path, context_name: str | None = None) -> BenchTarge
     token.
     """
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = goyaml.load_yaml(path.read_bytes())
         context = _entry(content, "contexts", context_name or content["current-context"])["context"]
         cluster = _entry(content, "clusters", context["cluster"])["cluster"]
         user = _entry(content, "users", context["user"])["user"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, goyaml.YamlError, KeyError, TypeError) as error:
         raise BenchError(f"{path} has no usable context: {error}") from error
     url = urlsplit(cluster["server"])
     host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)

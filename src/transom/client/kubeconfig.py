@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.tls_pairs import load_certificate_files
+from transom.machinery import goyaml
 
 if TYPE_CHECKING:
     import yaml
@@ -140,12 +141,12 @@ def _read(file: Path, missing_ok: bool) -> dict[str, Any] | None:
             data = opened.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             raise KubeconfigError(f"{file} is too large for a kubeconfig")
-        content = yaml.safe_load(data)
+        content = goyaml.load_yaml(data)
     except FileNotFoundError:
         if missing_ok:
             return None
         raise KubeconfigError(f"there is no kubeconfig at {file}") from None
-    except (OSError, yaml.YAMLError) as problem:
+    except (OSError, goyaml.YamlError) as problem:
         raise KubeconfigError(f"{file} cannot be read: {problem}") from problem
     if not isinstance(content, dict):
         raise KubeconfigError(f"{file} is not a kubeconfig")

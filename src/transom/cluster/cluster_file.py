@@ -14,6 +14,7 @@ from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.named_tuple import NamedTuple
 from transom.kit.user_errors import UserError
+from transom.machinery import goyaml
 from transom.node import network_settings
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ class ClusterFile:
 
 def read_cluster_file(path: Path) -> ClusterFile:
     try:
-        content = yaml.safe_load(path.read_text())
+        content = goyaml.load_yaml(path.read_bytes())
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (goyaml.YamlError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise UserError(

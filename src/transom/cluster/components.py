@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from transom.client.api import ApiClient
 from transom.client.http import HttpClient
 from transom.client.kubeconfig import KubeconfigError, RestConfig, load_kubeconfig
@@ -33,6 +31,7 @@ from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.process import run_event_loop, run_until_signal
 from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.machinery import goyaml
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import Release, parse_release
 from transom.machinery.releases.features import FeatureSet
@@ -254,7 +253,9 @@ async def running_scheduler(
     features = FeatureSet(release, gates)
     if not text:
         return features, None
-    return features, scheduler_config.decode_scheduler_config(yaml.safe_load(text), features)
+    return features, scheduler_config.decode_scheduler_config(
+        goyaml.load_yaml(text.encode()), features
+    )
 
 
 async def _server_release_at(target: RestConfig, clock: Clock) -> Release:

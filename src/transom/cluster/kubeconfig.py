@@ -20,6 +20,7 @@ from transom.cluster.pki import ClusterPki
 from transom.kit.files import write_atomic
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import EXIT_DISK, UserError, of_disk
+from transom.machinery import goyaml
 
 if TYPE_CHECKING:
     import yaml
@@ -139,12 +140,12 @@ def _read(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe
         raise _unusable(path, "it is not a regular file")
     try:
-        content = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = goyaml.load_yaml(path.read_bytes())
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise _inaccessible("read", path, error.errno) from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (goyaml.YamlError, ValueError) as error:
         raise _unusable(path, str(error).partition("\n")[0]) from error
     if content is None:
         return {}

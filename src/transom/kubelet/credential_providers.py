@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-import yaml
 
 from transom.client.resources import SERVICE_ACCOUNTS
 from transom.kit.durations import parse_duration
@@ -25,6 +24,7 @@ from transom.kubelet.credentials import (
     select_credentials,
 )
 from transom.kubelet.features import CredentialProviderFeatures
+from transom.machinery import goyaml
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machines.api import Files
@@ -123,11 +123,11 @@ def _configuration_files(files: Files, path: str, separator: str) -> list[str]:
 def _providers(files: Files, path: str, features: CredentialProviderFeatures) -> list[Object]:
     begin = f"error decoding config {go_quote(path)}: "
     try:
-        content = yaml.safe_load(read_small_file(files, path, LARGEST_YAML))
+        content = goyaml.load_yaml(read_small_file(files, path, LARGEST_YAML))
     except OSError as problem:
         reason = (problem.strerror or str(problem)).lower()
         raise ProviderError(f"unable to read file {go_quote(path)}: {reason}") from problem
-    except yaml.YAMLError as problem:
+    except goyaml.YamlError as problem:
         raise ProviderError(begin + str(problem).partition("\n")[0]) from problem
     if not isinstance(content, dict):
         raise ProviderError(f"{begin}Object 'Kind' is missing")

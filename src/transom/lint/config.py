@@ -19,12 +19,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, get_args
 
-import yaml
-
 from transom.kit.lazy_dataclass import dataclass
 from transom.lint.findings import SEVERITIES, LintFinding
 from transom.lint.ignores import matches_patterns
 from transom.lint.rules import OWN
+from transom.machinery import goyaml
 from transom.windows import builds
 from transom.windows.records import Network, Release, Runtime, Severity
 from transom.windows.registry import RECORDS, known_features, known_release
@@ -87,8 +86,8 @@ def find_lint_config(start: Path) -> Path | None:
 
 def load_lint_config(path: Path) -> LintConfig:
     try:
-        value = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError) as error:
+        value = goyaml.load_yaml(path.read_bytes())
+    except (OSError, goyaml.YamlError) as error:
         raise LintConfigError(f"{path} cannot be read: {error}") from error
     try:
         return _config(value if value is not None else {}, path)

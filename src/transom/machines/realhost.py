@@ -8,6 +8,7 @@ registry, its build, the host networking service.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import time
@@ -28,6 +29,8 @@ from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.registry import WindowsRegistry
 from transom.windows.builds import DEFAULT, WindowsBuild
+
+log = logging.getLogger("transom.machines")
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _RUN: Final = "/run"
@@ -137,10 +140,8 @@ class RealLinuxHost(RealHost):
         # unmounted.
         with suppress(OSError):
             self.files.share_mounts()
-        self._mount_run()
-        # Names are resolved as on this machine, unless a pod configures more.
-        if os.path.exists(_RESOLV_CONF):
-            self.files.write(_RESOLV_CONF, Path(_RESOLV_CONF).read_bytes())
+        self._at_boot("mount /run", self._mount_run)
+        self._at_boot(f"write {_RESOLV_CONF}", self._write_resolv_conf)
 
     @property
     def identity(self) -> SystemInfo:
@@ -153,7 +154,19 @@ class RealLinuxHost(RealHost):
 
     def reboot(self) -> None:
         super().reboot()
-        self._mount_run()
+        self._at_boot("mount /run", self._mount_run)
+
+    def _at_boot(self, what: str, step: Callable[[], None]) -> None:
+        """A pod with a hostPath may have put a pipe or a link in the way."""
+        try:
+            step()
+        except OSError as problem:
+            log.warning("node %s cannot %s: %s", self.name, what, problem)
+
+    def _write_resolv_conf(self) -> None:
+        """Names are resolved as on this machine, unless a pod configures more."""
+        if os.path.exists(_RESOLV_CONF):
+            self.files.write(_RESOLV_CONF, Path(_RESOLV_CONF).read_bytes())
 
     def _mount_run(self) -> None:
         self.files.mkdir(_RUN)

@@ -37,7 +37,7 @@ from transom.node.network_settings import API_PORT
 from transom.node.node import Node, configured_pause_image
 from transom.node.runtimes import check_engine, choose_engines
 from transom.node.settings import name_option
-from transom.node.spec import NodeSpec, changed_spec, kubelet_version
+from transom.node.spec import NodeSpec, changed_spec, is_control_plane, kubelet_version
 from transom.node.write_back import WriteBack
 from transom.runtime.sim.catalogue import Catalogue, CatalogueError, catalogue_with
 from transom.runtime.sim.engine import SimRuntime
@@ -94,6 +94,8 @@ class NodePool:
         self._on_ready = on_ready
         self._max_listening = max_listening
         self._nodes: dict[str, Node] = {}
+        # Nodes whose files keep them from starting, with the reason; pods can write these files.
+        self._unusable: dict[str, tuple[NodeSpec, str]] = {}
         self._ready: set[str] = set()
         self._labelling: set[str] = set()  # nodes whose labels are being set
         self._dns: ClusterDns | None = None
@@ -114,7 +116,7 @@ class NodePool:
             )
             self._write_back.start(spec.name for spec in specs)
         for spec in specs:
-            self._nodes[spec.name] = self._make_node(spec)
+            self._restore_node(spec)
         cluster.nodes.add_handler(
             add=self._node_changed, update=lambda _old, new: self._node_changed(new)
         )
@@ -123,6 +125,12 @@ class NodePool:
 
     def node(self, name: str) -> Node:
         found = self._nodes.get(name)
+        if found is None and name in self._unusable:
+            raise UserError(
+                f"node {name!r} cannot start: {self._unusable[name][1]}",
+                f"repair the files of the node, then: transom node start {name}; or delete it: "
+                f"transom node delete {name}",
+            )
         if found is None:
             known = ", ".join(self._nodes) or "none"
             raise UserError(f"there is no node {name!r}", f"the nodes of this cluster: {known}")
@@ -132,11 +140,11 @@ class NodePool:
         return list(self._nodes.values())
 
     def names(self) -> set[str]:
-        return set(self._nodes)
+        return self._nodes.keys() | self._unusable.keys()
 
     def numbers(self) -> list[int]:
         """Which of the cluster's node addresses are in use."""
-        return [node.spec.number for node in self._nodes.values()]
+        return [spec.number for spec in self._specs()]
 
     def is_ready(self, name: str) -> bool:
         return name in self._ready
@@ -312,7 +320,7 @@ class NodePool:
 
     def add(self, specs: Sequence[NodeSpec]) -> None:
         for spec in specs:
-            if spec.name in self._nodes:
+            if spec.name in self.names():
                 raise UserError(f"there is a node {spec.name!r} already", "choose another name")
         for spec in specs:
             node = self._nodes[spec.name] = self._make_node(spec)
@@ -333,6 +341,8 @@ class NodePool:
         await self.stop(name)
 
     async def start(self, name: str) -> None:
+        if name in self._unusable:
+            self._restore_node(self._unusable.pop(name)[0])
         node = self.node(name)
         if not node.spec.stopped and node.programs.running("kubelet") is not None:
             return
@@ -346,6 +356,9 @@ class NodePool:
         await self.start(name)
 
     async def delete(self, name: str) -> None:
+        if name in self._unusable:
+            await self._delete_unusable(name)
+            return
         node = self.node(name)
         option = name_option(self.cluster.settings.name)
         node.check_deletable(f"to delete the cluster with everything in it: transom delete{option}")
@@ -359,6 +372,21 @@ class NodePool:
         if self._write_back is not None:
             self._write_back.forget(name)
         node.delete_certificates()
+        await self._delete_object(name)
+
+    async def _delete_unusable(self, name: str) -> None:
+        spec, _ = self._unusable[name]
+        if is_control_plane(spec):
+            self.node(name)  # raises UserError
+        if self._real_runtimes is not None:
+            self._real_runtimes.remove_files(name)
+        del self._unusable[name]
+        self._save()
+        if self._write_back is not None:
+            self._write_back.forget(name)
+        await self._delete_object(name)
+
+    async def _delete_object(self, name: str) -> None:
         try:
             await self.cluster.admin.delete(NODES, "", name)
         except ApiError as problem:
@@ -380,9 +408,24 @@ class NodePool:
             self.cluster.spawn_if_running(lambda: work(name))
 
     def _save(self) -> None:
-        self._save_specs([node.spec for node in self._nodes.values()])
+        self._save_specs(self._specs())
+
+    def _specs(self) -> list[NodeSpec]:
+        unusable = (spec for spec, _ in self._unusable.values())
+        return [*(node.spec for node in self._nodes.values()), *unusable]
 
     # ---- node creation ----
+
+    def _restore_node(self, spec: NodeSpec) -> None:
+        """A node of an earlier start. Its pods may have left files that keep it from starting; the
+        other nodes, and the cluster, start without it.
+        """
+        try:
+            self._nodes[spec.name] = self._make_node(spec)
+        except OSError as problem:
+            log.error("node %s cannot start: %s", spec.name, problem)
+            self._unusable[spec.name] = spec, str(problem)
+            self.cluster.network.forget(spec.name)
 
     def _make_node(self, spec: NodeSpec) -> Node:
         engine = self._engines.of(spec)

@@ -141,6 +141,14 @@ class RealRuntimes:
         except (RuntimeFailure, OSError) as problem:  # the rest is removed with the cluster
             log.warning("something is left of node %s: %s", machine.name, problem)
 
+    def remove_files(self, name: str) -> None:
+        """Removes the files of a node that cannot start."""
+        for folder in (MACHINES, VOLUMES):
+            try:
+                _remove(self._settings.state / folder / name)
+            except OSError as problem:  # the rest is removed with the cluster
+                log.warning("something is left of node %s: %s", name, problem)
+
     async def close(self) -> None:
         """`transom down`: containers end; their files stay until the cluster is deleted."""
         await self.monitor.shutdown()

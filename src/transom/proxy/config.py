@@ -14,11 +14,10 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import yaml
-
 from transom.kit.durations import DurationError, format_duration, parse_duration
 from transom.kit.ip_addresses import is_ip_address, is_ip_network
 from transom.kit.lazy_dataclass import dataclass
+from transom.machinery import goyaml
 from transom.machinery.field import FieldError
 from transom.machinery.releases import Release as KubernetesRelease
 from transom.machinery.releases.features import FeatureSet
@@ -175,8 +174,8 @@ FLAGS: Final[dict[str, tuple[str, type]]] = {
 
 def load_proxy_config(path: Path) -> ProxyConfig:
     try:
-        document = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError) as problem:
+        document = goyaml.load_yaml(path.read_bytes())
+    except (OSError, goyaml.YamlError) as problem:
         raise ProxyConfigError(f"failed complete: {problem}") from problem
     return read_proxy_config(document)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
+from transom.machinery import goyaml
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.features import FeatureSet
@@ -90,8 +91,8 @@ def load_scheduler_config(
 ) -> KubeSchedulerConfiguration:
     """Without the features of a release, every version is read."""
     try:
-        document = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError) as error:
+        document = goyaml.load_yaml(path.read_bytes())
+    except (OSError, goyaml.YamlError) as error:
         raise SchedulerConfigError(f"{path}: {error}") from error
     try:
         return decode_scheduler_config(document, features)

@@ -283,7 +283,7 @@ async def test_a_pull_takes_time_and_room_once() -> None:
         ("images: [{size: 1MB}]", "images[0]: a name is wanted"),
         ("images: [{name: a, colour: red}]", "images[0]: unknown field 'colour'"),
         ("images: [{name: a, size: big}]", "not a size: 'big'"),
-        ("images: [", "while parsing"),
+        ("images: [", "yaml: line 1"),
     ],
 )
 def test_a_bad_catalogue_is_refused(text: str, complaint: str) -> None:

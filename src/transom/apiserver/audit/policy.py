@@ -16,7 +16,7 @@ from transom.apiserver.core.requestinfo import RequestInfo
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.named_tuple import NamedTuple
-from transom.machinery import field
+from transom.machinery import field, goyaml
 from transom.machinery.field import FieldError, aggregate_text
 from transom.machinery.validation import names
 
@@ -152,10 +152,10 @@ def _ceiling(rule: AuditRule, info: RequestInfo) -> int:
 
 def load_audit_policy(path: Path) -> AuditPolicy:
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = goyaml.load_yaml(path.read_bytes())
     except OSError as error:
         raise AuditPolicyError(f"cannot read the audit policy {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except goyaml.YamlError as error:
         raise AuditPolicyError(f"the audit policy {path} is not YAML: {error}") from error
     try:
         return parse_audit_policy(content)

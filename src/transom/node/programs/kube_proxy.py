@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-import yaml
-
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import replace
 from transom.kit.logs import OwnLogger
+from transom.machinery import goyaml
 from transom.machinery.releases.kube_proxy import proxy_has
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file
 from transom.network.api import OnStack
@@ -242,11 +241,11 @@ def _release(start: ProgramStart) -> Release:
 
 def _read_file(start: ProgramStart, path: str) -> object:
     try:
-        return yaml.safe_load(read_small_file(start.files, start.path(path), LARGEST_YAML))
+        return goyaml.load_yaml(read_small_file(start.files, start.path(path), LARGEST_YAML))
     except OSError as problem:
         reason = start.rules.file_error("open", path, problem)
         raise ProxyConfigError(f"failed complete: {reason}") from None
-    except yaml.YAMLError as problem:
+    except goyaml.YamlError as problem:
         raise ProxyConfigError(f"failed complete: {str(problem).partition(chr(10))[0]}") from None
 
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import yaml
-
 from transom.kubelet.configuration_fields import configuration_settings
+from transom.machinery import goyaml
 from transom.machinery.mergepatch import merge_patch
 from transom.machinery.objects import Object
 from transom.machines.smallfiles import LARGEST_YAML, list_small_directory, read_small_file
@@ -62,12 +61,12 @@ def read_kubelet_configuration(start: ProgramStart, path: str, directory: str) -
 
 def _load(start: ProgramStart, path: str, begin: str) -> Object:
     try:
-        content = yaml.safe_load(read_small_file(start.files, start.path(path), LARGEST_YAML))
+        content = goyaml.load_yaml(read_small_file(start.files, start.path(path), LARGEST_YAML))
     except OSError as problem:
         reason = start.rules.file_error("open", path, problem)
         text = f'{begin}failed to read kubelet config file "{path}", error: {reason}'
         raise ConfigFileError(text) from problem
-    except yaml.YAMLError as problem:
+    except goyaml.YamlError as problem:
         raise ConfigFileError(f"{begin}{str(problem).partition(chr(10))[0]}") from problem
     if not isinstance(content, dict) or content.get("kind") != _KIND:
         kind = content.get("kind", "") if isinstance(content, dict) else ""
@@ -89,11 +88,11 @@ def _drop_ins(start: ProgramStart, directory: str) -> list[str]:
 def _load_drop_in(start: ProgramStart, path: str) -> Object:
     begin = f"failed to merge kubelet configs: failed to load kubelet dropin file, path: {path}, "
     try:
-        content = yaml.safe_load(read_small_file(start.files, start.path(path), LARGEST_YAML))
+        content = goyaml.load_yaml(read_small_file(start.files, start.path(path), LARGEST_YAML))
     except OSError as problem:
         reason = start.rules.file_error("open", path, problem)
         raise ConfigFileError(f"{begin}error: {reason}") from problem
-    except yaml.YAMLError as problem:
+    except goyaml.YamlError as problem:
         raise ConfigFileError(f"{begin}error: {str(problem).partition(chr(10))[0]}") from problem
     if not isinstance(content, dict) or not (content.get("kind") and content.get("apiVersion")):
         raise ConfigFileError(f"{begin}no apiVersion/kind")

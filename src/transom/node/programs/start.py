@@ -8,10 +8,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NoReturn
 
-import yaml
-
 from transom.kit.lazy_dataclass import dataclass
 from transom.kubelet.osrules import OsRules
+from transom.machinery import goyaml
 from transom.machines.api import Files
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file
 from transom.node.programs.flags.klog import KlogSettings
@@ -113,10 +112,10 @@ class ProgramStart:
         if content == installed.content:  # at boot no node needs a YAML parser
             return installed.server
         try:
-            read = yaml.safe_load(content)
-        except yaml.YAMLError as problem:
+            read = goyaml.load_yaml(content)
+        except goyaml.YamlError as problem:
             reason = str(problem).partition("\n")[0]
-            raise BadKubeconfig(f'error loading config file "{path}": yaml: {reason}') from None
+            raise BadKubeconfig(f'error loading config file "{path}": {reason}') from None
         server = _server(read)
         if not server:
             raise BadKubeconfig(NO_CONFIGURATION)

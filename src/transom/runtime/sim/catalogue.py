@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from transom.kit.lazy import lazy_import, lazy_pattern
 from transom.kit.named_tuple import NamedTuple
+from transom.machinery import goyaml
 from transom.runtime.sim.names import ImageReference, parse_image_name
 from transom.userland.api import ImageInfo, Userland
 from transom.windows.builds import build_of_tag
@@ -327,8 +328,8 @@ _FIELDS = frozenset(
 def parse_catalogue(text: str, where: str = "catalogue") -> list[Mapping[str, Any]]:
     """The rows of a catalogue file. Raises CatalogueError."""
     try:
-        data = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
+        data = goyaml.load_yaml(text.encode())
+    except goyaml.YamlError as error:
         raise CatalogueError(f"{where}: {error}") from error
     rows = data.get("images") if isinstance(data, dict) else None
     if not isinstance(rows, list):

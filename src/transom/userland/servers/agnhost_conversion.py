@@ -7,9 +7,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import yaml
-
 from transom.kit.goquote import go_quote
+from transom.machinery import goyaml
 from transom.userland.api import Program, ProgramContext
 from transom.userland.servers import agnhost_tls, gomux
 from transom.userland.servers.base import ServerProgram
@@ -77,8 +76,8 @@ def _decode(body: bytes, kind: str) -> Thing:
         found = json.loads(body)
     else:
         try:
-            found = yaml.safe_load(body)
-        except yaml.YAMLError as error:
+            found = goyaml.load_yaml(body)
+        except goyaml.YamlError as error:
             raise ValueError(str(error)) from error
     if not isinstance(found, dict):
         raise ValueError("not an object")
