@@ -8,7 +8,7 @@ restart of the kubelet the reported status has the allocated resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import orjson
@@ -126,7 +126,9 @@ class AllocationManager:
 
     # ---- resizing ----
 
-    def resize(self, pod: Object, active_pods: Sequence[Object], state: PodState) -> Object:
+    def resize(
+        self, pod: Object, active_pods: Callable[[], Sequence[Object]], state: PodState
+    ) -> Object:
         """Allocates the resources of the spec if they fit. Returns the pod to run."""
         uid = uid_of(pod)
         self.add_pod(pod)
@@ -135,7 +137,7 @@ class AllocationManager:
         if not self._pending(pod, allocated):
             self._conditions.get(uid, {}).pop("PodResizePending", None)
             return pod
-        others = [self.allocated_pod(p) for p in active_pods if uid_of(p) != uid]
+        others = [self.allocated_pod(p) for p in active_pods() if uid_of(p) != uid]
         problem = self._managers.resize_problem(pod, self.allocated_pod(pod))
         rejection = (
             PodRejection("Infeasible", problem)

@@ -219,7 +219,7 @@ class PodSync:
     def _resized(self, pod: Object, state: PodState) -> Object:
         """The pod with the resources that it may use."""
         allocation = self._parts.allocation
-        pod = allocation.resize(pod, self._pods.active_pods(), state)
+        pod = allocation.resize(pod, self._pods.active_pods, state)
         allocation.finish(pod, state)
         return pod
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from transom.machinery.validation import addresses
 
@@ -56,3 +60,25 @@ def test_warnings() -> None:
         'f: CIDR value "10.0.0.1/8" is ambiguous in this context (should be "10.0.0.0/8" or '
         '"10.0.0.1/32"?)'
     ]
+
+
+OCTETS = st.sampled_from(["0", "00", "07", "7", "10", "199", "249", "255", "256", "", "٣", "7\n"])
+
+
+@given(st.lists(OCTETS, min_size=3, max_size=5).map(".".join))
+@example("10.0.0.1")
+def test_plain_addresses_pass_every_check(value: str) -> None:
+    """They are accepted before the checks; the checks would accept them as well."""
+
+    def problems() -> list[object]:
+        return [
+            addresses.legacy_ip(value, "f", strict=True),
+            addresses.legacy_ip(value, "f", strict=False),
+            addresses.canonical_ip(value, "f"),
+            addresses.ip_warnings(value, "f"),
+        ]
+
+    found = problems()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(addresses, "_PLAIN_IPV4", re.compile("(?!)"))
+        assert problems() == found

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.field import invalid
 from transom.machinery.validation.names import (
     IPAddress,
@@ -21,6 +22,10 @@ from transom.machinery.validation.rules import Errors
 
 STRICT_ADDRESSES: Final = "StrictIPCIDRValidation"
 _INTERFACE: Final = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
+
+_OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+# An IPv4 address without anything that a check of this module looks for: most addresses are.
+_PLAIN_IPV4: Final = lazy_pattern(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 
 
 def _as_written(value: str) -> IPAddress | None:
@@ -60,7 +65,7 @@ def legacy_ip(value: str, path: str, *, strict: bool, old: Collection[str] = ())
     """An address of a field that is older than strict validation; values of the stored object
     stay valid.
     """
-    if value in old:
+    if value in old or _PLAIN_IPV4.fullmatch(value):
         return []
     messages = is_valid_ip(value)
     if messages:
@@ -76,6 +81,8 @@ def legacy_ip(value: str, path: str, *, strict: bool, old: Collection[str] = ())
 
 
 def canonical_ip(value: str, path: str) -> Errors:
+    if _PLAIN_IPV4.fullmatch(value):
+        return []
     errors = legacy_ip(value, path, strict=True)
     if errors:
         return errors
@@ -131,6 +138,8 @@ def interface_address(value: str, path: str) -> Errors:
 
 
 def ip_warnings(value: str, path: str) -> list[str]:
+    if _PLAIN_IPV4.fullmatch(value):
+        return []
     ip = parse_ip(value)
     if ip is None:
         return []
