@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.apiserver.harness import start
 
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
@@ -34,3 +35,32 @@ async def test_a_system_namespace_comes_back() -> None:
         assert (await api.ok("GET", LEASES))["status"] == {"phase": "Active"}
     finally:
         await api.server.stop()
+
+
+@pytest.mark.parametrize("release", ["1.20", "1.36"])
+async def test_initial_objects_have_owners(release: str) -> None:
+    api = await start(release=release)
+    owners = {}
+    for path in (
+        "/api/v1/namespaces/default",
+        "/api/v1/namespaces/default/services/kubernetes",
+        "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
+        "/apis/apiregistration.k8s.io/v1/apiservices/v1.apps",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+    ):
+        (entry,) = (await api.ok("GET", path))["metadata"]["managedFields"]
+        owners[path.rpartition("/")[2]] = (entry["manager"], entry["operation"])
+    assert set(owners.values()) == {("kube-apiserver", "Update")}
+    role = await api.ok("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin")
+    rules = {
+        entry["manager"]: entry["operation"]
+        for entry in role["metadata"]["managedFields"]
+        if "f:rules" in entry["fieldsV1"]
+    }
+    assert (
+        rules
+        == {
+            "1.20": {"kube-controller-manager": "Update"},
+            "1.36": {"clusterrole-aggregation-controller": "Apply"},
+        }[release]
+    )

@@ -350,3 +350,28 @@ async def test_rules_are_gathered_also_from_roles_that_gather(play: ContextFacto
         await plane.client.patch(CLUSTER_ROLES, "", "sum", {"rules": []}, MERGE_PATCH)
         assert await resources(plane, "sum") == ["pods"]
         assert (await plane.client.list(CLUSTER_ROLE_BINDINGS)).items
+
+
+@pytest.mark.parametrize(
+    ("release", "owner"),
+    [
+        ("1.20", ("kube-controller-manager", "Update")),
+        ("1.21", ("clusterrole-aggregation-controller", "Apply")),
+    ],
+)
+async def test_gathered_rules_belong_to_the_controller(
+    play: ContextFactory, release: str, owner: tuple[str, str]
+) -> None:
+    async with play("clusterrole-aggregation", release=release) as plane:
+        await role(plane, "a", "nodes", part="yes")
+        selector = {"clusterRoleSelectors": [{"matchLabels": {"part": "yes"}}]}
+        sums = {"metadata": {"name": "sum"}, "aggregationRule": selector}
+        await plane.client.create(CLUSTER_ROLES, "", sums)
+        await plane.settle(1)
+        made = await plane.get(CLUSTER_ROLES, "", "sum")
+        assert [rule["resources"] for rule in made["rules"]] == [["nodes"]]
+        assert [
+            (entry["manager"], entry["operation"])
+            for entry in made["metadata"]["managedFields"]
+            if "f:rules" in entry["fieldsV1"]
+        ] == [owner]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from transom.client.api import APPLY_PATCH
 from transom.client.resources import CLUSTER_ROLES
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
 from transom.kit.large_work import compute_for_object
 from transom.machinery.objects import Object
-from transom.machinery.rbac import aggregated_rules
+from transom.machinery.rbac import AGGREGATION_MANAGER, aggregated_rules
+from transom.machinery.releases.behaviour import has_behaviour
 
 _WORKERS = 5
 
@@ -17,6 +19,7 @@ _WORKERS = 5
 class ClusterRoleAggregation:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
+        self._applies = has_behaviour(env.settings.release, "AppliedRoleRules")
         self._queue: WorkQueue[str] = WorkQueue(
             env.clock, name="ClusterRoleAggregator", metrics=env.queues
         )
@@ -43,5 +46,23 @@ class ClusterRoleAggregation:
         others = list(self._roles.list())
         longest = max((other.get("rules") or [] for other in others), key=len, default=[])
         rules = await compute_for_object([role, longest], partial(aggregated_rules, role, others))
-        if rules != (role.get("rules") or []):
+        if rules == (role.get("rules") or []):
+            return
+        if not self._applies:
             await self._client.update(CLUSTER_ROLES, {**role, "rules": rules or None})
+            return
+        body = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            **({"rules": rules} if rules else {}),
+        }
+        await self._client.patch(
+            CLUSTER_ROLES,
+            "",
+            name,
+            body,
+            APPLY_PATCH,
+            field_manager=AGGREGATION_MANAGER,
+            force=True,
+        )

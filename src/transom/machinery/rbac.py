@@ -14,6 +14,8 @@ from transom.machinery.objects import Object
 
 Rule = Mapping[str, Sequence[str]]
 GROUP = "rbac.authorization.k8s.io"
+# The field manager of the controller of aggregated roles, since it uses server-side apply.
+AGGREGATION_MANAGER = "clusterrole-aggregation-controller"
 EVERYTHING: tuple[Rule, ...] = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},

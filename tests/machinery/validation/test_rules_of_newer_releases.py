@@ -370,3 +370,10 @@ def test_status_of_a_disruption_budget(minor: int, version: str, expected: list[
     condition = {"type": "A", "status": "Maybe", "reason": "B"}
     status = {"currentHealthy": -1, "conditions": [condition]}
     assert status_errors(minor, "policy/PodDisruptionBudget", status, version) == expected
+
+
+@pytest.mark.parametrize(("minor", "count"), [(35, 2), (36, 1)])
+def test_the_driver_of_an_attachment_is_required_once_since_1_36(minor: int, count: int) -> None:
+    obj = {"metadata": dict(META), "spec": {"nodeName": "n", "source": {}}}
+    errors = created(minor, "storage.k8s.io/VolumeAttachment", obj)
+    assert errors.count("spec.attacher: Required value") == count

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from transom.apiserver.core.bodies import own_fields
 from transom.apiserver.core.discovery import CUSTOM_PRIORITY, version_priorities
 from transom.apiserver.core.loopback import Loopback
 from transom.kit.clock import Timer
@@ -147,6 +148,7 @@ class Registration:
                     "spec": spec,
                 }
             )
+            own_fields(ctx, self._services, obj, None)
             try:
                 await storage.create(ctx, self._services, "", obj)
             except ApiError as problem:

@@ -17,7 +17,8 @@ from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
-from transom.machinery.releases import has_tables
+from transom.machinery.releases import Release, has_tables
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.bootstrap import PolicyObject, monitoring_rules, policy_objects
 from transom.machinery.releases.features import FeatureSet
 
@@ -179,6 +180,8 @@ async def _reconcile_one(loopback: Loopback, res: Resource, wanted: Object) -> N
         obj = res.ops.normalise(wanted)
         res.ops.default(obj)
         own_fields(ctx, res, obj, None)
+        if obj.get("aggregationRule") and obj["metadata"].get("managedFields"):
+            _give_rules_to_controller(obj, res.release)
         try:
             await loopback.storage.create(ctx, res, namespace, res.ops.to_storage(obj))
         except ApiError as problem:  # another server of the cluster starts at the same time
@@ -195,6 +198,21 @@ async def _reconcile_one(loopback: Loopback, res: Resource, wanted: Object) -> N
         return new
 
     await loopback.storage.update(ctx, res, namespace, name, transform, reread=True)
+
+
+def _give_rules_to_controller(role: Object, release: Release) -> None:
+    """The rules of an aggregated role are there from the start, as if the controller had written
+    them.
+    """
+    fields = dict(role["metadata"]["managedFields"][0]["fieldsV1"])
+    rules = {"f:rules": fields.pop("f:rules", {})}
+    own = {**role["metadata"]["managedFields"][0], "fieldsV1": fields}
+    if has_behaviour(release, "AppliedRoleRules"):
+        theirs = {**own, "manager": rbac.AGGREGATION_MANAGER, "operation": "Apply"}
+        entries = [{**theirs, "fieldsV1": rules}, own]
+    else:
+        entries = [own, {**own, "manager": "kube-controller-manager", "fieldsV1": rules}]
+    role["metadata"]["managedFields"] = entries
 
 
 def completed_role(existing: Object, wanted: Object) -> Object | None:

@@ -113,13 +113,17 @@ class AdmissionInterface(Protocol):
     def validate(self, attributes: Attributes) -> Awaitable[None]: ...
 
 
+def subresource_attributes(call: ApiCall, obj: Object, operation: str = "CREATE") -> Attributes:
+    info = call.info
+    return Attributes(
+        operation, call.res, info.subresource, info.namespace, info.name, obj, None, call.ctx
+    )
+
+
 async def admit_subresource(
     admission: AdmissionInterface, call: ApiCall, obj: Object, operation: str = "CREATE"
 ) -> None:
     """Admission of the object of a subresource: a binding, an eviction, the options of an exec."""
-    info = call.info
-    attributes = Attributes(
-        operation, call.res, info.subresource, info.namespace, info.name, obj, None, call.ctx
-    )
+    attributes = subresource_attributes(call, obj, operation)
     await admission.admit(attributes)
     await admission.validate(attributes)

@@ -34,6 +34,9 @@ class DocumentResult(NamedTuple):
     has_metadata: bool = False  # can be shown as PartialObjectMetadata
 
 
+NO_REVISION = 0  # of lists that the store does not have: their metadata is empty
+
+
 class RecordListing(NamedTuple):
     """Records of one state of the store. `token`: where to continue."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from transom.apiserver.core.bodies import own_fields
 from transom.apiserver.core.context import RequestContext, UserInfo
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.core.storage import Storage
@@ -31,8 +32,10 @@ class Loopback:
             return
         complete = res.ops.normalise(obj)
         res.ops.default(complete)
+        ctx = self.context()
+        own_fields(ctx, res, complete, None)
         try:
-            await self.storage.create(self.context(), res, namespace, res.ops.to_storage(complete))
+            await self.storage.create(ctx, res, namespace, res.ops.to_storage(complete))
         except ApiError as problem:
             if problem.reason != "AlreadyExists":
                 raise

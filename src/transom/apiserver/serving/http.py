@@ -41,8 +41,8 @@ from transom.apiserver.serving.negotiate import (
     PLAIN,
     OutputForm,
     available_forms,
-    has_tables,
     negotiate,
+    shows_tables,
     wants_pretty,
 )
 from transom.apiserver.serving.paths import NonResourcePaths
@@ -238,7 +238,7 @@ class HttpExchange(ApiExchange[Answer]):
         if negotiates or (res.warning and not res.custom):
             dispatch.find_handler(self)
         if negotiates:
-            tables = has_tables(res, subresource)
+            tables = shows_tables(res, subresource)
             available = available_forms(res.release, info.verb)
             self._form = negotiate(accept, custom=res.custom, tables=tables, available=available)
         self._form = self._with_pretty(self._form)

@@ -114,7 +114,7 @@ _STATUS_WITHOUT_TABLES = frozenset(
 )
 
 
-def has_tables(res: Resource, subresource: str) -> bool:
+def shows_tables(res: Resource, subresource: str) -> bool:
     """Whether the path can be shown as a Table."""
     if not subresource:
         return res.custom or "list" in res.verbs

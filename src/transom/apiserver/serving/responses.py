@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from transom.apiserver.core.bodies import JSON, PROTOBUF, YAML
-from transom.apiserver.core.call import RecordListing
+from transom.apiserver.core.call import NO_REVISION, RecordListing
 from transom.apiserver.core.objectstore import decode_value, served_object
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.serving.listbody import (
@@ -207,6 +207,8 @@ def list_metadata(listing: RecordListing, *, custom: bool = False) -> Object:
         if custom
         else {"resourceVersion": str(listing.revision)}
     )
+    if listing.revision == NO_REVISION:
+        del meta["resourceVersion"]
     if listing.token:
         meta["continue"] = listing.token
         if listing.remaining is not None:

@@ -102,7 +102,11 @@ def verb_table(
         # Requests for these kinds are computed or act on other objects; they are not stored.
         unstored={
             "/Binding": {"create": pods.bind},
-            "/ComponentStatus": {"get": components.get, "list": components.list},
+            "/ComponentStatus": {
+                "get": components.get,
+                "list": components.list,
+                "watch": components.watch,
+            },
             "authentication.k8s.io/SelfSubjectReview": {"create": identity.self_subject},
             "authentication.k8s.io/TokenReview": {"create": identity.token},
             "authorization.k8s.io/LocalSubjectAccessReview": {"create": access.subject_access},

@@ -164,10 +164,13 @@ def _attachment_source(source: Mapping[str, Any]) -> Errors:
 
 
 def validate_attachment(obj: Object) -> Errors:
+    attacher = (obj.get("spec") or {}).get("attacher")
+    return _attachment_errors(obj, [] if attacher else [required("spec.attacher")])
+
+
+def _attachment_errors(obj: Object, attacher: Errors) -> Errors:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
-    if not spec.get("attacher"):
-        errors.append(required("spec.attacher"))
+    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain) + attacher
     errors += _attachment_source(spec.get("source") or {}) + dns_subdomain(
         spec.get("nodeName", ""), "spec.nodeName"
     )
@@ -182,20 +185,41 @@ def validate_attachment(obj: Object) -> Errors:
 def validate_attachment_create(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     errors = validate_attachment(obj) + csi_driver_name(spec.get("attacher", ""), "spec.attacher")
+    return errors + _attached_volume_name(spec)
+
+
+def _attached_volume_name(spec: Object) -> Errors:
     name = (spec.get("source") or {}).get("persistentVolumeName")
-    return errors + (
-        dns_subdomain(name, "spec.source.persistentVolumeName") if name is not None else []
-    )
+    return dns_subdomain(name, "spec.source.persistentVolumeName") if name is not None else []
+
+
+def _validate_attachment_once(obj: Object) -> Errors:
+    spec = obj.get("spec") or {}
+    errors = _attachment_errors(obj, csi_driver_name(spec.get("attacher", ""), "spec.attacher"))
+    return errors + _attached_volume_name(spec)
 
 
 def validate_attachment_update(new: Object, old: Object) -> Errors:
     errors = validate_attachment(new) + validate_attachment(new)
-    return errors + immutable(
+    return errors + _immutable_attachment(new, old)
+
+
+def _immutable_attachment(new: Object, old: Object) -> Errors:
+    return immutable(
         new.get("spec"),
         old.get("spec"),
         "spec",
         go_dump("storage.VolumeAttachmentSpec", new.get("spec")),
     )
+
+
+def _attachment_rules(features: FeatureSet) -> ValidationRules:
+    if has_behaviour(features.release, "SingleAttachmentCheck"):
+        return ValidationRules(
+            _validate_attachment_once,
+            lambda new, old: _validate_attachment_once(new) + _immutable_attachment(new, old),
+        )
+    return ValidationRules(validate_attachment_create, validate_attachment_update)
 
 
 class CSINodeLimits(NamedTuple):
@@ -463,9 +487,7 @@ VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
     "storage.k8s.io/VolumeAttributesClass": ValidationRules(
         validate_attributes_class, validate_volume_attributes_class_update
     ),
-    "storage.k8s.io/VolumeAttachment": ValidationRules(
-        validate_attachment_create, validate_attachment_update
-    ),
+    "storage.k8s.io/VolumeAttachment": _attachment_rules,
     # The beta does not restrict the names of drivers and volumes.
     "storage.k8s.io/VolumeAttachment@storage.k8s.io/v1beta1": ValidationRules(
         validate_attachment, validate_attachment_update

@@ -27,7 +27,7 @@ async def test_what_runs_and_what_does_not() -> None:
         "True",
     )
     status, problem = await api.call("GET", PATH + "/kubelet")
-    assert (status, problem["message"]) == (404, 'componentstatuses "kubelet" not found')
+    assert (status, problem["message"]) == (500, "Component not found: kubelet")
     assert (await api.call("GET", PATH + "?fieldSelector=metadata.name%3Dscheduler"))[1][
         "items"
     ] == [
@@ -37,3 +37,19 @@ async def test_what_runs_and_what_does_not() -> None:
         },
     ]
     assert (await api.call("POST", PATH, {"metadata": {"name": "x"}}))[0] == 405
+
+
+async def test_lists_have_no_version_and_cannot_be_watched() -> None:
+    api = await start(release="1.36")
+    found = await api.ok("GET", PATH)
+    assert found["metadata"] == {}
+    etcd = next(item for item in found["items"] if item["metadata"]["name"] == "etcd-0")
+    assert etcd["metadata"] == {"name": "etcd-0"}
+    assert etcd["conditions"] == [{"type": "Healthy", "status": "True", "message": "ok"}]
+    status, problem = await api.call("GET", PATH + "?watch=1")
+    assert (status, problem["message"]) == (
+        405,
+        'watch is not supported on resources of kind "componentstatuses"',
+    )
+    assert (await api.call("GET", PATH + "/x"))[1]["message"] == 'componentstatus "x" not found'
+    assert (await api.call("GET", PATH + "?watch=1&resourceVersionMatch=Exact"))[0] == 422

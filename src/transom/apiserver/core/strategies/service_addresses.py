@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import uuid
 from collections.abc import Awaitable, Iterable
+from typing import Final
 
 import orjson
 
@@ -50,18 +51,40 @@ def is_address_stored(storage: StorageRules, address: str) -> bool:
     return storage.store.latest(f"{_ADDRESSES}/{address}") is not None
 
 
+_FIELDS: Final = {
+    "f:metadata": {
+        "f:labels": {
+            ".": {},
+            "f:ipaddress.kubernetes.io/ip-family": {},
+            "f:ipaddress.kubernetes.io/managed-by": {},
+        }
+    },
+    "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
+}
+
+
 async def _add(storage: StorageRules, address: str, now: float, svc: Object) -> None:
     family = "IPv6" if ":" in address else "IPv4"
-    meta = svc["metadata"]
+    meta, created = svc["metadata"], rfc3339(now)
     value: Object = {
         "metadata": {
             "name": address,
             "uid": str(uuid.uuid4()),
-            "creationTimestamp": rfc3339(now),
+            "creationTimestamp": created,
             "labels": {
                 "ipaddress.kubernetes.io/ip-family": family,
                 "ipaddress.kubernetes.io/managed-by": MANAGED_BY,
             },
+            "managedFields": [
+                {
+                    "manager": "kube-apiserver",
+                    "operation": "Update",
+                    "apiVersion": "networking.k8s.io/v1",
+                    "time": created,
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": _FIELDS,
+                }
+            ],
         },
         "spec": {
             "parentRef": {

@@ -6,7 +6,11 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from transom.apiserver.core.attributes import AdmissionInterface, admit_subresource
+from transom.apiserver.core.attributes import (
+    AdmissionInterface,
+    admit_subresource,
+    subresource_attributes,
+)
 from transom.apiserver.core.bodies import begin_write, check_namespace, decode_action, read_media
 from transom.apiserver.core.call import ApiCall, DocumentResult
 from transom.apiserver.core.context import RequestContext
@@ -65,7 +69,10 @@ class PodSubresources:
         return obj
 
     async def bind(self, call: ApiCall) -> DocumentResult:
-        binding = await self._read(call, BINDING)
+        attributes = subresource_attributes(call, await self._read(call, BINDING))
+        await self._admission.admit(attributes)
+        binding = attributes.obj
+        assert binding is not None
         name = call.info.name or binding["metadata"].get("name", "")
         if call.info.name and binding["metadata"].get("name", "") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Binding object")
@@ -73,7 +80,7 @@ class PodSubresources:
         if problems:
             raise ApiError(500, "", field.aggregate_text(problems))
         pods = self._pods
-        await admit_subresource(self._admission, call, binding)
+        await self._admission.validate(attributes)
         if not name:
             raise errors.bad_request("Name parameter required.")
 
