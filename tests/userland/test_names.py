@@ -9,9 +9,14 @@ SERVER = "Server:\t\t10.96.0.10\nAddress:\t10.96.0.10#53\n\n"
 KUBERNETES = "Name:\tkubernetes.default.svc.cluster.local\nAddress: 10.96.0.1\n\n"
 
 
-@pytest.fixture
-def tools() -> Box:
-    return Box("linux", userland="gnu", name="example/jessie-dnsutils:1.3")
+@pytest.fixture(
+    params=[
+        "example/jessie-dnsutils:1.3",
+        "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0",
+    ]
+)
+def tools(request: pytest.FixtureRequest) -> Box:
+    return Box("linux", userland="gnu", name=request.param)
 
 
 LINUX = [

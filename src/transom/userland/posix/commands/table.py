@@ -113,7 +113,15 @@ def find_posix_tool(context: ProgramContext, name: str) -> Command | None:
     return command
 
 
-_TOOLS = ("dnsutils", "toolbox", "netshoot", "network-multitool", "buildpack", "curlimages")
+_TOOLS = (
+    "dnsutils",
+    "dns-testing",
+    "toolbox",
+    "netshoot",
+    "network-multitool",
+    "buildpack",
+    "curlimages",
+)
 
 
 def _applet(context: ProgramContext, name: str) -> Command | None:
