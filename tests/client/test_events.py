@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from transom.client.api import STRATEGIC_PATCH, ApiUnreachable
 from transom.client.events import NORMAL, WARNING, EventRecorder, object_reference
 from transom.client.resources import EVENTS, NEW_EVENTS
@@ -15,6 +17,7 @@ from transom.client.series import SeriesRecorder
 from transom.kit.clock import VirtualClock
 from transom.machinery import errors
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT, Release
 
 POD = {
     "kind": "Pod",
@@ -59,7 +62,7 @@ class Server:
 def recorded(scenario: Callable[[EventRecorder, VirtualClock, Server], Any]) -> Server:
     async def main() -> Server:
         clock, server = VirtualClock(), Server()
-        recorder = EventRecorder(server, "tester", clock, random.Random(1))  # type: ignore[arg-type]
+        recorder = EventRecorder(server, "tester", clock, random.Random(1), release=DEFAULT)  # type: ignore[arg-type]
         task = asyncio.create_task(recorder.run())
         await scenario(recorder, clock, server)
         await clock.run_for(1)
@@ -197,7 +200,9 @@ async def test_the_scheduler_records_series() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u2"}}
 
     clock, server = VirtualClock(), Server()
-    recorder = SeriesRecorder(server, "sched", "sched-host", clock, random.Random(1))  # type: ignore[arg-type]
+    recorder = SeriesRecorder(
+        server, "sched", "sched-host", clock, random.Random(1), release=DEFAULT
+    )  # type: ignore[arg-type]
     task = asyncio.create_task(recorder.run())
     for number in range(3):
         recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", f"no {number}", related=node)
@@ -244,3 +249,26 @@ def test_one_event_that_breaks_does_not_stop_the_others() -> None:
         recorder.event(POD, NORMAL, "Second", "fine")
 
     assert [event["reason"] for event in recorded(scenario).events.values()] == ["Second"]
+
+
+@pytest.mark.parametrize(
+    ("minor", "reporter"),
+    [(27, (None, None)), (28, ("kubelet", "n1"))],
+)
+async def test_events_name_their_reporter_since_1_28(
+    minor: int, reporter: tuple[str | None, str | None]
+) -> None:
+    made: list[dict[str, Any]] = []
+    recorder = EventRecorder(
+        Server(),  # type: ignore[arg-type]
+        "kubelet",
+        VirtualClock(),
+        random.Random(1),
+        release=Release(1, minor),
+        host="n1",
+        on_event=made.append,
+    )
+    recorder.event(POD, NORMAL, "Started", "a container")
+    (event,) = made
+    assert (event.get("reportingComponent"), event.get("reportingInstance")) == reporter
+    assert event["source"] == {"component": "kubelet", "host": "n1"}

@@ -158,7 +158,7 @@ class CoreNode(Cluster):
     async def start_kubelet(self) -> None:
         client = self.node_client()
         self._count_writes(client)
-        events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
+        events = EventRecorder(client, "kubelet", self.clock, self.rng, release=DEFAULT, host=NODE)
         node = await self.client.get(NODES, "", NODE)
         env = KubeletContext(
             KubeletConfig(NODE, IP, version=BUILDS[str(self.release)].git_version),
@@ -283,7 +283,7 @@ class Node(Cluster):
 
     async def start_kubelet(self) -> None:
         client = self.node_client()
-        events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
+        events = EventRecorder(client, "kubelet", self.clock, self.rng, release=DEFAULT, host=NODE)
         env = KubeletContext(
             self.config,
             os_windows.RULES if self.windows else os_linux.RULES,

@@ -21,6 +21,8 @@ from transom.kit.clock import Clock, rfc3339
 from transom.kit.named_tuple import NamedTuple
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 
 log = logging.getLogger("transom.client")
 
@@ -232,10 +234,13 @@ class EventRecorder:
         clock: Clock,
         rng: random.Random,
         *,
+        release: Release,
         host: str = "",
         on_event: Callable[[Object], None] | None = None,
     ) -> None:
         self._client = client
+        reporter = {"reportingComponent": component, "reportingInstance": host}
+        self._reporter = reporter if has_behaviour(release, "EventsNameReporter") else {}
         self._source = {"component": component, "host": host} if host else {"component": component}
         self._clock = clock
         self._rng = rng
@@ -277,6 +282,7 @@ class EventRecorder:
             "lastTimestamp": rfc3339(now),
             "count": 1,
             "type": kind,
+            **self._reporter,
         }
         if self._on_event is not None:
             self._on_event(event)

@@ -159,7 +159,9 @@ class ControllerRunner:
         client = self._clients(row.identity) if row.identity else self._own
 
         def recorder(component: str) -> EventRecorder:
-            made = EventRecorder(client, component, self._clock, self._rng)
+            made = EventRecorder(
+                client, component, self._clock, self._rng, release=self._settings.release
+            )
             recorders.append(made)
             return made
 

@@ -23,6 +23,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.node.agent import NodeAgent
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT
 from transom.machines.api import DiskSpace, Hardware, SystemInfo
 from transom.runtime.api import Image, RuntimeStatus, RuntimeVersion
 from transom.store.memory import MemoryStore
@@ -95,7 +96,7 @@ class Plane:
         client = InProcessClient(
             self.api, UserInfo("system:node:n1", ("system:nodes", "system:authenticated"))
         )
-        events = EventRecorder(client, "kubelet", self.clock, self.rng, host="n1")
+        events = EventRecorder(client, "kubelet", self.clock, self.rng, release=DEFAULT, host="n1")
         env: Any = KubeletContext(
             config,
             os_windows.RULES if windows else os_linux.RULES,

@@ -22,6 +22,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.referenced import ReferencedObjects, ReferenceFailure
 from transom.kubelet.volumes.manager import VolumeManager
+from transom.machinery.releases import DEFAULT
 from transom.machines.linux import LinuxHost
 from transom.store.memory import MemoryStore
 
@@ -74,7 +75,9 @@ async def test_a_node_reads_what_its_pods_name() -> None:
     await cluster.settle()
     client = cluster.node_client()
     host = LinuxHost(NODE, cluster.clock)
-    events = EventRecorder(client, "kubelet", cluster.clock, random.Random(1), host=NODE)
+    events = EventRecorder(
+        client, "kubelet", cluster.clock, random.Random(1), release=DEFAULT, host=NODE
+    )
     runtime: Any = None
     env = KubeletContext(
         KubeletConfig(NODE, "192.168.0.1"),

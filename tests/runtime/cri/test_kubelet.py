@@ -24,6 +24,7 @@ from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import Kubelet
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT
 from transom.store.memory import MemoryStore
 
 NODE, IP = "node1", "192.168.0.1"
@@ -109,7 +110,7 @@ async def test_a_pod(containerd: Containerd, tmp_path: Path) -> None:
     )
     await api.start()
     async with asyncio.timeout(60), benched(containerd, tmp_path) as b:
-        events = EventRecorder(node, "kubelet", clock, rng, host=NODE)
+        events = EventRecorder(node, "kubelet", clock, rng, release=DEFAULT, host=NODE)
         # Groups of containerd's own, so that nothing of a kubelet that this machine may have is
         # touched.
         config = KubeletConfig(

@@ -27,6 +27,7 @@ from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import Kubelet
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT
 from transom.store.memory import MemoryStore
 
 PATIENCE = 30.0
@@ -60,7 +61,7 @@ class RealNode:
     async def start_kubelet(self) -> None:
         user = UserInfo(f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
         client = InProcessClient(self.api, user, user_agent="kubelet")
-        events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
+        events = EventRecorder(client, "kubelet", self.clock, self.rng, release=DEFAULT, host=NODE)
         settings: dict[str, Any] = {}
         if self.bench.windows:
             settings = {

@@ -20,7 +20,9 @@ class CorruptionEvents:
         self, client: ApiClient, resources: ResourceRegistry, clock: Clock, rng: random.Random
     ) -> None:
         self._resources = resources
-        self._recorder = EventRecorder(client, "kube-apiserver", clock, rng)
+        self._recorder = EventRecorder(
+            client, "kube-apiserver", clock, rng, release=resources.release
+        )
         self._task: asyncio.Task[None] | None = None
 
     def report(self, one: KeyQuarantined) -> None:

@@ -379,6 +379,7 @@ def _make_kubelet(
         "kubelet",
         clock,
         rng,
+        release=Release(*config.release),
         host=config.node_name,
         on_event=lambda event: log_event(log, event),
     )

@@ -51,7 +51,7 @@ def is_address_stored(storage: StorageRules, address: str) -> bool:
     return storage.store.latest(f"{_ADDRESSES}/{address}") is not None
 
 
-_FIELDS: Final = {
+_FIELDS: Final[Object] = {
     "f:metadata": {
         "f:labels": {
             ".": {},
