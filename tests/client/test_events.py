@@ -200,9 +200,7 @@ async def test_the_scheduler_records_series() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u2"}}
 
     clock, server = VirtualClock(), Server()
-    recorder = SeriesRecorder(
-        server, "sched", "sched-host", clock, random.Random(1), release=DEFAULT
-    )  # type: ignore[arg-type]
+    recorder = SeriesRecorder(server, "sched", "sched-host", clock, random.Random(1))  # type: ignore[arg-type]
     task = asyncio.create_task(recorder.run())
     for number in range(3):
         recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", f"no {number}", related=node)

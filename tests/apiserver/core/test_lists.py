@@ -105,3 +105,20 @@ async def test_options_of_later_releases(release: str, query: str, expected: str
     assert (status != 200) is bool(expected)
     assert expected in answer.get("message", "")
     await api.server.stop()
+
+
+async def test_a_full_page_of_a_selection_continues_while_there_are_other_objects() -> None:
+    api = await start()
+    for name in "abcd":
+        labels = {"chosen": "yes"} if name in "ab" else {}
+        await api.ok("POST", CM, {"metadata": {"name": name, "labels": labels}})
+    selected = CM + "?labelSelector=chosen%3Dyes"
+    page = await api.ok("GET", f"{selected}&limit=2")
+    token = page["metadata"]["continue"]
+    assert (_names(page), "remainingItemCount" in page["metadata"]) == (["a", "b"], False)
+    last = await api.ok("GET", f"{selected}&limit=2&continue={token}")
+    assert (_names(last), last["metadata"].get("continue")) == ([], None)
+    assert "continue" not in (await api.ok("GET", f"{selected}&limit=3"))["metadata"]
+    for name in "cd":
+        await api.ok("DELETE", f"{CM}/{name}")
+    assert "continue" not in (await api.ok("GET", f"{selected}&limit=2"))["metadata"]

@@ -210,22 +210,23 @@ def _scan(
     at = page.revision
     if keep is not None:
         pause_at = perf_counter() + _TURN
+        more = False
         while True:
             for number, record in enumerate(page.records):
                 if keep(record):
                     found.append(record)
-                    if limit and len(found) > limit:
+                    if len(found) == limit:
+                        # Whether later objects match is only known to the next request.
+                        more = page.more or number + 1 < len(page.records)
                         break
                 if (not number % _CHECK or len(record.value) > _LARGE) and (
                     perf_counter() > pause_at
                 ):
                     yield
                     pause_at = perf_counter() + _TURN
-            if not page.more or (limit and len(found) > limit):
+            if not page.more or (limit and len(found) == limit):
                 break
             page = store.list(prefix, after=page.records[-1].key, limit=_SCAN, revision=at)
-        more = bool(limit) and len(found) > limit
-        del found[limit or len(found) :]
         remaining = None
     else:
         more, remaining = page.more, (page.remaining if page.more else None)
