@@ -34,6 +34,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import Kubelet
 from transom.machinery.errors import ApiError
+from transom.machinery.releases import DEFAULT
 from transom.machines.realhost import RealLinuxHost
 from transom.network.api import SandboxNetwork
 from transom.runtime.api import ContainerConfig, LinuxContainer, SandboxConfig
@@ -142,7 +143,7 @@ async def whole_node(
         UserInfo(f"system:node:{NODE}", ("system:nodes", "system:authenticated")),
         user_agent="kubelet",
     )
-    events = EventRecorder(client, "kubelet", clock, rng, host=NODE)
+    events = EventRecorder(client, "kubelet", clock, rng, host=NODE, release=DEFAULT)
     config = KubeletConfig(
         NODE, "192.168.0.1", max_pods=500, eviction_hard={"memory.available": "1Mi"}
     )
