@@ -165,6 +165,24 @@ def test_ten_texts_of_one_reason_are_combined() -> None:
     assert [*server.events.values()][-1]["count"] == 3
 
 
+async def test_combined_events_name_no_reporter() -> None:
+    server, clock = Server(), VirtualClock()
+    recorder = EventRecorder(
+        server,  # type: ignore[arg-type]
+        "replicaset-controller",
+        clock,
+        random.Random(1),
+        release=Release(1, 36),
+    )
+    task = asyncio.create_task(recorder.run())
+    for number in range(10):
+        recorder.event(POD, WARNING, "Failed", f"try {number}")
+    await clock.run_for(1)
+    task.cancel()
+    reporters = [event.get("reportingComponent") for event in server.events.values()]
+    assert reporters == [*["replicaset-controller"] * 9, None]
+
+
 def test_one_object_gets_25_events_and_then_few() -> None:
     async def scenario(recorder: EventRecorder, clock: VirtualClock, _server: Server) -> None:
         for number in range(40):

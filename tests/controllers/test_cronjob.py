@@ -183,6 +183,16 @@ async def test_suspended_and_in_a_zone(play: ContextFactory) -> None:
         assert await jobs(plane) == ["01-02 03:30", "01-03 03:30"]
 
 
+async def test_a_schedule_that_never_comes_is_reported(play: ContextFactory) -> None:
+    async with play("cronjob", release="1.36") as plane:
+        await start(plane, cron_job("0 0 31 2 *"))
+        await plane.settle(5)
+        assert await events(plane) == {
+            "InvalidSchedule": "invalid schedule: 0 0 31 2 * : time difference between two "
+            "schedules is less than 1 second"
+        }
+
+
 async def test_others_jobs_are_seen_and_lost_ones_forgotten(play: ContextFactory) -> None:
     async with play("cronjob") as plane:
         await start(plane, cron_job("0 0 1 1 *"))

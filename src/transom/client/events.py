@@ -158,7 +158,7 @@ class EventCorrelator:
         similar.drop_first()
         meta = event["metadata"]
         combined = {
-            **event,
+            **{name: value for name, value in event.items() if not name.startswith("reporting")},
             "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
             "message": "(combined from similar events): " + message,
             "firstTimestamp": rfc3339(now),

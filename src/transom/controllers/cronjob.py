@@ -394,13 +394,14 @@ def most_recent_start(cron_job: Object, schedule: CronSchedule, now: float) -> M
     if deadline is not None:
         earliest = max(earliest, now - deadline)
     first = schedule.next(earliest)
-    if first is None or now < first:
+    if first is not None and now < first:
         return MostRecentStart(None)
-    second = schedule.next(first)
-    if second is None or now < second:
+    second = None if first is None else schedule.next(first)
+    if second is not None and now < second:
         return MostRecentStart(first)
-    interval = round(second - first)
-    if interval < 1:
+    # A schedule that never comes, on the 31st of February say, has no next time.
+    interval = 0 if first is None or second is None else round(second - first)
+    if first is None or interval < 1:
         raise Unschedulable("time difference between two schedules is less than 1 second")
     missed = int(now - first) // interval + 1
     found = None

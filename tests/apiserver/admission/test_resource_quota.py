@@ -264,13 +264,15 @@ async def test_what_two_groups_serve_is_charged_to_the_one_that_was_asked() -> N
         assert (shown["apiVersion"], shown["spec"]) == ("extensions/v1beta1", spec)
 
 
-async def test_the_server_owns_what_it_charges() -> None:
-    async with run() as api:
+@pytest.mark.parametrize(("release", "subresource"), [("1.20", None), ("1.36", "status")])
+async def test_the_server_owns_what_it_charges(release: str, subresource: str | None) -> None:
+    async with run(release=release) as api:
         await store_quota(api, "q", {"pods": "2"})
         await api.ok("POST", PODS, pod())
         owners = (await api.ok("GET", f"{QUOTAS}/q"))["metadata"]["managedFields"]
         (ours,) = [entry for entry in owners if entry["manager"] == "kube-apiserver"]
         assert ours["fieldsV1"] == {"f:status": {"f:used": {"f:pods": {}}}}
+        assert ours.get("subresource") == subresource
 
 
 async def test_pods_that_name_other_namespaces_in_their_affinity_have_their_own_quota() -> None:

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from transom.apiserver.admission.plugin import ValidatingPlugin
 from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.bodies import write_rules
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.kit.clock import rfc3339
@@ -173,6 +174,7 @@ class ResourceQuota(ValidatingPlugin):
             self._quotas.api_version,
             now,
             ignore_request=True,
+            rules=write_rules(self._quotas, "status"),
         )
         new["metadata"] = {**old["metadata"], "managedFields": entries}
         return new
