@@ -22,7 +22,9 @@ STARTED = (
 )
 # Expensive, and first used by a pod, a command, a damaged store or a custom resource.
 DEFERRED = (
+    "html",
     "numpy",
+    "tomllib",
     "transom.apiserver.crd.definition",
     "transom.controllers.deployment",
     "transom.controllers.manager",
@@ -41,6 +43,7 @@ DEFERRED = (
     "transom.store.recover",
     "transom.store.snapshot_file",
     "transom.userland.start",
+    "xml.etree",
 )
 # What `transom up` imports before it forks the server, other than cli, cluster, http and kit. What the
 # server needs too is shared with it; everything else only delays the command.

@@ -17,11 +17,18 @@ import sys
 import threading
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from transom.cluster.lifecycle import serve_in_foreground
 from transom.cluster.options import NodeOptions, TemporaryOptions, UpOptions
+from transom.kit.garbage import bound_collections
+from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
+
+if TYPE_CHECKING:
+    from transom.cluster import lifecycle
+else:
+    lifecycle = lazy_import("transom.cluster.lifecycle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +89,12 @@ def _load_options(text: str) -> ClusterOptions:
 
 def main() -> int:
     options = _load_options(sys.argv[1])
+    bound_collections()
+    load_modules(lifecycle)
     orphaned = threading.Event()
     threading.Thread(target=_stop_with_parent, args=(orphaned,), daemon=True).start()
     try:
-        serve_in_foreground(
+        lifecycle.serve_in_foreground(
             options.up_options(Path(sys.argv[2])),
             lambda text: _report({"progress": text}),
             on_ready=lambda: _report({"ready": True}),

@@ -4,15 +4,20 @@ without, as each of Go's helpers writes them.
 
 from __future__ import annotations
 
-import html
 import json as indented
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import orjson
 
 from transom.http.messages import Headers, HttpResponse
+from transom.kit.lazy import lazy_import
 from transom.kit.prometheus import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    import html
+else:
+    html = lazy_import("html")
 
 TEXT: Final = (b"Content-Type", b"text/plain; charset=utf-8")
 JSON: Final = (b"Content-Type", b"application/json")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from email.utils import formatdate
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from transom.http.messages import Answer, Headers, HttpResponse
+from transom.kit.lazy import lazy_import
 from transom.kubelet.osrules import OsRules
 from transom.kubelet.server.answers import HTML, TEXT, not_found_answer
 from transom.kubelet.server.pieces import pieces_answer
 from transom.machines.api import Files, HostFiles
 from transom.machines.smallfiles import list_small_directory
+
+if TYPE_CHECKING:
+    import html
+else:
+    html = lazy_import("html")
 
 ROOT: Final = "/var/log"
 _PIECE: Final = 256 * 1024

@@ -5,14 +5,19 @@ containerd reads it when it starts, so that a change takes effect when its servi
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from transom.kit.lazy import lazy_import
 from transom.kit.named_tuple import NamedTuple
 from transom.machines.api import Files
 from transom.machines.smallfiles import read_small_file
 from transom.node.programs.setup_mark import is_unchanged_setup_file, mark_setup_file
+
+if TYPE_CHECKING:
+    import tomllib
+else:
+    tomllib = lazy_import("tomllib")
 
 PATHS: Final[Mapping[str, str]] = {
     "windows": r"C:\Program Files\containerd\config.toml",

@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from typing import Any, Final
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from transom.kit.caching import text_cache
+from transom.kit.lazy import lazy_import
 from transom.kit.named_tuple import NamedTuple
 from transom.machines.smallfiles import read_small_file
 from transom.network.cni.plugin import CniCall, CniError, CniNode, Delegate, Result
 from transom.network.cni.windows import shim
 from transom.network.cni.windows.azure_state import read_state, write_state
 from transom.network.cni.windows.shim import HcsshimFailed, annotate_errors, config_value
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
+else:
+    ElementTree = lazy_import("xml.etree.ElementTree")
 
 CODE: Final = 100  # the code of all errors of these plugins
 ANSWER: Final = r"C:\k\wireserver\getinterfaceinfov1.xml"
