@@ -276,6 +276,12 @@ def _no_object(value: Any, raw: bytes, kind: str) -> dict[str, Any]:
     raise _unrecognised(kind, f"couldn't get version/kind; json parse error: {text}", raw)
 
 
+def type_meta_mismatch(name: str, value: Any) -> str:
+    what = {dict: "object", list: "array", bool: "bool"}.get(type(value), "number")
+    text = f"json: cannot unmarshal {what} into Go struct field .{name} of type string"
+    return f"couldn't get version/kind; json parse error: {text}"
+
+
 def _find_kind(value: dict[str, Any], raw: bytes, expected: str) -> tuple[str, str]:
     """The kind as encoding/json finds it: keys in any case, null counts as missing."""
     found = {"kind": "", "apiversion": ""}
@@ -284,12 +290,8 @@ def _find_kind(value: dict[str, Any], raw: bytes, expected: str) -> tuple[str, s
         if name not in found or item is None:
             continue
         if item.__class__ is not str:
-            what = {dict: "object", list: "array", bool: "bool"}.get(type(item), "number")
             where = "kind" if name == "kind" else "apiVersion"
-            text = f"json: cannot unmarshal {what} into Go struct field .{where} of type string"
-            raise _unrecognised(
-                expected, f"couldn't get version/kind; json parse error: {text}", raw
-            )
+            raise _unrecognised(expected, type_meta_mismatch(where, item), raw)
         found[name] = item
     return found["kind"], found["apiversion"]
 

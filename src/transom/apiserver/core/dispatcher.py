@@ -78,10 +78,10 @@ class Dispatcher:
         handler = handlers.get(info.verb)
         if handler is not None:
             return handler
-        if res.custom:
-            raise errors.method_not_supported(res.gr, info.verb)
         if info.verb == "get" and "get" in res.subresources[info.subresource].verbs:
             return self._stored["get"].handler
+        if res.custom:
+            raise errors.method_not_supported(res.gr, info.verb)
         raise errors.generic_method_not_allowed()
 
     def _unstored_resource(self, call: ApiCall) -> VerbHandler:

@@ -47,6 +47,7 @@ from transom.kit.time_slice import TimeSlice
 from transom.machinery import codec, errors, gojson, patch
 from transom.machinery.objects import Object
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.validation.customobject import wrong_custom_type
 from transom.store.api import StoreRecord
 
 if TYPE_CHECKING:
@@ -214,11 +215,11 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
     if res.custom and (
         patched.get("kind") != res.gvk.kind or patched.get("apiVersion") != res.api_version
     ):
-        why = (
-            f'no kind "{patched.get("kind")}" is registered for version '
-            f'"{patched.get("apiVersion")}"'
-        )
-        raise patch.undecodable(media, raw, patched, why, res.ops.schema)
+        _check_custom_type(res, patched, media, raw)
+        if info.subresource != "status":
+            raise wrong_custom_type(res.kind, res.version, info.name, patched)
+        # A status has the type of the stored object, whatever the patch says.
+        patched = {**patched, "kind": res.gvk.kind, "apiVersion": res.api_version}
     # A status update always keeps the stored spec, so a patch that does not change it need not
     # decode it again.
     spec = live.get("spec") if info.subresource == "status" and res.identity else None
@@ -233,6 +234,25 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
     check_object_name(res, new, info)
     own_fields(ctx, res, new, live, info.subresource)
     return res.ops.to_storage(new)
+
+
+def _check_custom_type(res: Resource, patched: Object, media: str, raw: bytes) -> None:
+    """Raises the error of a decoder for a patched custom object without a kind or apiVersion."""
+    for name in ("kind", "apiVersion"):
+        value = patched.get(name)
+        if value is not None and not isinstance(value, str):
+            why = codec.type_meta_mismatch(name, value)
+            raise patch.undecodable(media, raw, patched, why, res.ops.schema)
+    if not patched.get("kind"):
+        why = f"Object 'Kind' is missing in '{gojson.marshal(patched).decode()}'"
+        raise patch.undecodable(media, raw, patched, why, res.ops.schema)
+    version = patched.get("apiVersion") or ""
+    if version.count("/") > 1:
+        why = f"unexpected GroupVersion string: {version}"
+        raise patch.undecodable(media, raw, patched, why, res.ops.schema)
+    if not version:
+        text = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
+        raise errors.internal(text)
 
 
 def _complete(

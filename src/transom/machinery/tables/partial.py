@@ -55,6 +55,8 @@ def is_a_list(kind: Kind) -> ApiError:
 
 
 def is_no_list(kind: Kind) -> ApiError:
+    if kind.custom:
+        return ApiError(500, "", "content is not a list")
     text = (
         "you requested PartialObjectMetadataList, but the requested object is not a list "
         f"({_go_type(kind, '')})"

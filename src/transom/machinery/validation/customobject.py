@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from transom.machinery.errors import ApiError, GroupResource
+from transom.machinery.errors import invalid as invalid_object
 from transom.machinery.field import FieldError, duplicate, invalid, required
 from transom.machinery.kinds import Kind
 from transom.machinery.validation.checks import check_each
@@ -124,13 +126,22 @@ def _type_meta(kind: Kind, version: str, obj: Object) -> Errors:
     return errors
 
 
+def wrong_custom_type(kind: Kind, version: str, name: str, obj: Object) -> ApiError:
+    """The error for a custom object that a patch gave another kind or version: it names that."""
+    group, slash, _ = obj["apiVersion"].partition("/")
+    given = GroupResource(group if slash else "", obj["kind"])
+    return invalid_object(given, name, _type_meta(kind, version, obj))
+
+
 def nested_value(obj: Object, path: str, kind: type, zero: Any) -> tuple[Any, str]:
     """The value at a dotted path, or the reason why there is none of that type."""
     names = path.removeprefix(".").split(".")
     value: Any = obj
     for i, name in enumerate(names):
+        if value is None:
+            return zero, ""
         if not isinstance(value, dict):
-            return zero, _accessor_error(names[:i], value, "map[string]interface{}")
+            return zero, _accessor_error(names[: i + 1], value, "map[string]interface{}")
         if name not in value:
             return zero, ""
         value = value[name]
