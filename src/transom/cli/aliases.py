@@ -48,7 +48,12 @@ def _not_needed(_: str) -> Words:
 
 _UP, _DOWN, _DELETE = (Alias((verb,), True) for verb in ("up", "down", "delete"))
 _LIST = Alias(("list",))
-_UP_KIND = _UP._replace(options={"--image": _release, "--wait": _not_needed})
+_UP_KIND = _UP._replace(
+    options={"--image": _release, "--wait": _not_needed}, flags={"--retain": ""}
+)
+# kind asks which kubeconfig and which cluster: we know the former, and all clusters share the images.
+_DELETE_KIND = _DELETE._replace(options={"--kubeconfig": _not_needed})
+_LOAD_KIND = Alias(("image", "load"), options={"--name": _not_needed, "--nodes": _not_needed})
 _UP_K3D = _UP._replace(
     options={
         "--image": _release,
@@ -74,14 +79,14 @@ _UP_MINIKUBE = _UP._replace(
 ALIASES = {
     # kind
     ("create", "cluster"): _UP_KIND,
-    ("delete", "cluster"): _DELETE,
-    ("delete", "clusters"): Alias(("delete",)),
+    ("delete", "cluster"): _DELETE_KIND,
+    ("delete", "clusters"): _DELETE_KIND._replace(flags={"-A": "--all"}),
     ("get", "clusters"): Alias(("list", "--quiet")),
     ("get", "nodes"): Alias(("node", "list")),
     ("get", "kubeconfig"): Alias(("kubeconfig",)),
     ("export", "logs"): Alias(("report",)),
-    ("load", "docker-image"): Alias(("image", "load", "--from", "docker")),
-    ("load", "image-archive"): Alias(("image", "load", "--file")),
+    ("load", "docker-image"): _LOAD_KIND._replace(words=("image", "load", "--from", "docker")),
+    ("load", "image-archive"): _LOAD_KIND._replace(words=("image", "load", "--file")),
     # k3d
     ("cluster", "create"): _UP_K3D,
     ("cluster", "delete"): _DELETE._replace(flags={"-a": "--all"}),

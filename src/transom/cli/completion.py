@@ -87,14 +87,28 @@ def complete(words: Sequence[str], verbs: Iterable[str], make_parser: MakeParser
     *before, current = words or [""]
     if not before:
         return _starting({*verbs, *(alias[0] for alias in ALIASES)}, current)
+    *before, current = _without_equals_signs(before, current)
     resolved = resolve_alias(before)
+    seconds = []
+    if len(before) == 1:
+        seconds = [alias[1] for alias in ALIASES if len(alias) > 1 and alias[0] == before[0]]
     if resolved[0] not in verbs:
-        seconds = (alias[1] for alias in ALIASES if len(alias) > 1 and alias[0] == before[0])
-        return _starting(seconds, current) if len(before) == 1 else []
+        return _starting(seconds, current)
+    option, equals, value = current.partition("=") if current.startswith("--") else ("", "", "")
+    if equals:
+        found = complete([*before, option, value], verbs, make_parser)
+        return [f"{option}={word}" for word in found]
     try:
-        return _starting(_candidates(make_parser(resolved[0])[0], resolved[1:], current), current)
+        candidates = _candidates(make_parser(resolved[0])[0], resolved[1:], current)
+        return _starting([*seconds, *candidates], current)
     except (UserError, OSError):
         return []
+
+
+def _without_equals_signs(before: Sequence[str], current: str) -> list[str]:
+    """bash passes `--name=blue` as three words, and completes only the last of them."""
+    words = [word for word in before if word != "="]
+    return [*words, "" if current == "=" else current]
 
 
 def _starting(candidates: Iterable[str], prefix: str) -> list[str]:
@@ -186,6 +200,18 @@ def _limits(cluster: str) -> list[str]:
     return list(registry.RECORDS)
 
 
+def _releases(cluster: str) -> list[str]:
+    from transom.machinery.releases import RELEASES
+
+    return list(RELEASES)
+
+
+def _builds(cluster: str) -> list[str]:
+    from transom.windows import builds
+
+    return [str(number) for number in builds.BUILDS]
+
+
 # metavar of an argument -> what it names
 _NAMES: dict[str, Callable[[str], list[str]]] = {
     "CLUSTER": _clusters,
@@ -197,6 +223,10 @@ _NAMES: dict[str, Callable[[str], list[str]]] = {
     "NAMESPACE": _namespaces,
     "ID|TOPIC": _limits,
     "IDS": _limits,
+    "BUILD": _builds,
+    "R": _releases,
+    "RELEASE": _releases,
+    "X.Y": _releases,
 }
 
 

@@ -47,7 +47,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         "--namespace",
         "-n",
         default="",
-        metavar="NAME",
+        metavar="NAMESPACE",
         help=(
             "namespace of names without one (default: from the context); without names: only "
             "findings about this namespace"

@@ -25,7 +25,7 @@ EXAMPLES = """\
 def add_explain_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pod", metavar="POD", help="NAME or NAMESPACE/NAME")
     parser.add_argument(
-        "--namespace", "-n", default="", metavar="NAME", help="default: that of the context"
+        "--namespace", "-n", default="", metavar="NAMESPACE", help="default: that of the context"
     )
     console.add_target_options(parser)
     parser.add_argument(

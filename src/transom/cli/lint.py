@@ -76,7 +76,7 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
         "--namespace",
         "-n",
         default="",
-        metavar="NAME",
+        metavar="NAMESPACE",
         help="namespace of a live cluster (default: all)",
     )
     report = parser.add_argument_group("report")

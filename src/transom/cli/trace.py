@@ -44,7 +44,7 @@ def add_trace_arguments(parser: argparse.ArgumentParser) -> None:
         "-n",
         "--namespace",
         default="default",
-        metavar="NAME",
+        metavar="NAMESPACE",
         help="namespace of names without one (default: %(default)s)",
     )
     parser.add_argument(
