@@ -39,6 +39,13 @@ def some() -> LintReport:
     return report(TEXT)
 
 
+def test_findings_fit_a_narrow_terminal() -> None:
+    """Except what a reader copies: the position, the page."""
+    shown = render_text(some(), width=60).splitlines()
+    assert len(shown) > len(render_text(some()).splitlines())
+    assert all(len(line) <= 60 for line in shown if line.startswith("  ") and "https:" not in line)
+
+
 def test_text() -> None:
     assert render_text(some()) == SHOWN
 

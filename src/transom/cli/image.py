@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transom.cli import console
 from transom.cli.command import Command, file_path
+from transom.cli.help import HelpFormatter
 from transom.kit.files import is_special
 
 if TYPE_CHECKING:
@@ -48,7 +49,13 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, about: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=about, description=about, allow_abbrev=False)
+        made = verbs.add_parser(
+            name,
+            help=about,
+            description=about,
+            formatter_class=HelpFormatter,
+            allow_abbrev=False,
+        )
         made.add_argument(
             "--store",
             type=console.absolute_path,

@@ -347,12 +347,14 @@ def _cluster(args: argparse.Namespace) -> LiveCluster:
 def _print_report(args: argparse.Namespace, report: LintReport, out: Any) -> None:
     from transom.lint.findings import RANK
     from transom.lint.output import MACHINE
-    from transom.lint.output.text import render_text
+    from transom.lint.output.text import WIDTH, render_text
 
     report.findings = [one for one in report.findings if RANK[one.severity] >= RANK[args.level]]
     if args.output == "text":
-        coloured = args.output_file is None and out.isatty() and not os.environ.get("NO_COLOR")
-        text = render_text(report, coloured and os.environ.get("TERM") != "dumb")
+        terminal = args.output_file is None and out.isatty()
+        coloured = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        width = min(console.terminal_columns(WIDTH), WIDTH) if terminal else WIDTH
+        text = render_text(report, terminal and coloured, width)
     else:
         text = MACHINE[args.output](report)
     if args.output_file is not None:

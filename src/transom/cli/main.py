@@ -81,6 +81,7 @@ examples:
 
 The environment variable TRANSOM_NAME selects the cluster of commands without --name. Commands of kind, k3d
 and minikube work, too: create cluster, get clusters, cluster list, start, stop.
+
 Run `transom VERB --help` for more information about a verb.
 """
 
@@ -240,8 +241,11 @@ def print_kubectl_completion() -> int:
 
 
 def overview() -> str:
-    lines = "\n".join(f"  {verb:<20}{about}" for verb, about in VERBS.items())
-    return f"transom {__version__}: " + _OVERVIEW.format(verbs=lines)
+    from transom.cli.help import definition_list, fill_paragraphs, help_width
+
+    width = help_width()
+    text = f"transom {__version__}: " + _OVERVIEW.format(verbs=definition_list(VERBS, width))
+    return fill_paragraphs(text, width) + "\n"
 
 
 _WORDS_BEFORE_COMMAND = 2  # exec NODE
@@ -301,13 +305,15 @@ def _end_of_options(parser: argparse.ArgumentParser, arguments: list[str]) -> li
 
 
 def make_parser(verb: str) -> tuple[argparse.ArgumentParser, Command]:
+    from transom.cli.help import HelpFormatter
+
     module = _MODULES.get(verb) or verb.replace("-", "_")
     command: Command = import_module(f"transom.cli.{module}").COMMAND
     parser = argparse.ArgumentParser(
         prog=f"transom {verb}",
         description=command.help,
         epilog="examples:\n" + command.examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     command.add_arguments(parser)

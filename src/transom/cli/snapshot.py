@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 from transom.cli.command import Command
+from transom.cli.help import HelpFormatter
 from transom.node.settings import name_option
 
 if TYPE_CHECKING:
@@ -37,7 +38,13 @@ def add_snapshot_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, about: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=about, description=about, allow_abbrev=False)
+        made = verbs.add_parser(
+            name,
+            help=about,
+            description=about,
+            formatter_class=HelpFormatter,
+            allow_abbrev=False,
+        )
         console.add_output_option(made)
         return made
 

@@ -14,14 +14,14 @@ from transom.windows.releases import release_text
 from transom.windows.wording import documentation_page
 
 _COLOURS: Final = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2"}
-_WIDTH: Final = 110
+WIDTH: Final = 110  # of a line, where there is no narrower terminal
 _TAB: Final = "    "
 
 
-def render_text(report: LintReport, colours: bool = False) -> str:
+def render_text(report: LintReport, colours: bool = False, width: int = WIDTH) -> str:
     colouring = _coloured if colours else _plain
     release = report.target_nodes.release
-    parts = [_finding(finding, release, colouring) for finding in report.findings]
+    parts = [_finding(finding, release, colouring, width) for finding in report.findings]
     parts += [f"{colouring('note:', 'dim')} {note}\n" for note in report.notes]
     return "\n".join((*parts, report_summary(report)))
 
@@ -73,7 +73,7 @@ def _target(target: NodeTarget) -> str:
     )
 
 
-def _finding(finding: LintFinding, release: Release, colouring: _Colouring) -> str:
+def _finding(finding: LintFinding, release: Release, colouring: _Colouring, width: int) -> str:
     line, column = finding.place
     where = f"{finding.source.name}:{line}:{column}" if line else finding.source.name
     lines = [
@@ -82,17 +82,17 @@ def _finding(finding: LintFinding, release: Release, colouring: _Colouring) -> s
             f"{finding.message}"
         )
     ]
-    lines += _excerpt(finding, colouring)
+    lines += _excerpt(finding, colouring, width)
     if finding.obj is not None:
         origin = f" (from {finding.obj.origin})" if finding.obj.origin else ""
         lines.append(f"  {finding.obj.title}{origin}: {finding.path or 'the whole object'}")
-    lines += _paragraph("", finding.consequence)
-    lines += _paragraph("fix: ", finding.remedy)
-    lines += _paragraph("see: ", documentation_page(finding.limit, release))
+    lines += _paragraph("", finding.consequence, width)
+    lines += _paragraph("fix: ", finding.remedy, width)
+    lines += _paragraph("see: ", documentation_page(finding.limit, release), width)
     return "\n".join(lines) + "\n"
 
 
-def _excerpt(finding: LintFinding, colouring: _Colouring) -> Iterator[str]:
+def _excerpt(finding: LintFinding, colouring: _Colouring, width: int) -> Iterator[str]:
     if finding.span is None:
         return
     (line, column), (_, end) = finding.place, finding.end
@@ -101,10 +101,10 @@ def _excerpt(finding: LintFinding, colouring: _Colouring) -> Iterator[str]:
     # Handle tabs and wide characters: the caret is below the reported text.
     before = text[: column - 1].replace("\t", _TAB)
     shown = text.replace("\t", _TAB)
-    carets = "^" * max(1, min(len(text[column - 1 : end - 1].replace("\t", _TAB)), _WIDTH))
-    if len(shown) > 2 * _WIDTH:
+    carets = "^" * max(1, min(len(text[column - 1 : end - 1].replace("\t", _TAB)), width))
+    if len(shown) > 2 * width:
         cut = max(0, len(before) - 20)
-        shown, before = "..." + shown[cut : cut + _WIDTH], "..." + before[cut:]
+        shown, before = "..." + shown[cut : cut + width], "..." + before[cut:]
     yield f"  {colouring(number, 'dim')} {colouring('|', 'dim')} {shown}"
     yield (
         f"  {' ' * len(number)} {colouring('|', 'dim')} "
@@ -112,11 +112,11 @@ def _excerpt(finding: LintFinding, colouring: _Colouring) -> Iterator[str]:
     )
 
 
-def _paragraph(label: str, text: str) -> list[str]:
+def _paragraph(label: str, text: str, width: int) -> list[str]:
     return (
         wrap(
             text,
-            _WIDTH,
+            width,
             initial_indent=f"  {label}",
             subsequent_indent="  " + " " * len(label),
             break_long_words=False,
