@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.doctor.patients import NOW, endpoints, event, healthy, node, pod, service
+from tests.doctor.patients import (
+    NOW,
+    endpoints,
+    event,
+    healthy,
+    node,
+    pod,
+    service,
+    windows_node,
+)
 
 from transom.doctor.examine import (
     GENERAL,
@@ -589,3 +598,53 @@ def test_an_ingress_without_a_class_in_a_cluster_without_a_default() -> None:
     assert found.where == ("ingress/default/i",)
     assert "it names no class" in found.what
     assert "set spec.ingressClassName" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("selected", "commands"),
+    [
+        ("wbe", ("kubectl set selector service s app=web --namespace default",)),
+        ("database", ()),
+    ],
+)
+def test_only_a_selector_that_looks_misspelt_has_a_command(
+    selected: str, commands: tuple[str, ...]
+) -> None:
+    [one] = examine(
+        healthy(
+            services=[service("s", {"app": selected})],
+            pods=[pod("web", "linux-1", ready=True, phase="Running")],
+        )
+    )
+    assert one.what.startswith("no pod has the labels that it selects")
+    assert one.commands == commands
+
+
+@pytest.mark.parametrize(("closed", "commands"), [((81,), 1), ((80, 81), 0)])
+def test_no_command_sends_to_a_port_where_nothing_listens(
+    closed: tuple[int, ...], commands: int
+) -> None:
+    container = {"name": "c", "image": "app:1", "ports": [{"containerPort": 80}]}
+    web = pod("web", "windows-1", ready=True, phase="Running", containers=[container])
+    web["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    ports = [{"port": 80, "targetPort": 81}]
+    found = examine(
+        healthy(
+            services=[service("s", {"app": "web"}, ports=ports)],
+            endpoints=[endpoints("s", "10.244.2.9")],
+            pods=[web],
+            inside=windows_node(unheard={"default/web": closed}),
+        )
+    )
+    [one] = [finding for finding in found if "where nothing listens" in finding.what]
+    assert len(one.commands) == commands
+
+
+def test_a_windows_pod_that_must_not_run_as_root_is_not_told_to_set_a_user_number() -> None:
+    refused = {
+        "reason": "CreateContainerConfigError",
+        "message": "container has runAsNonRoot and image will run as root",
+    }
+    found = examine(healthy(pods=[pod("a", "windows-1", waiting=refused)]))
+    [one] = [finding for finding in found if finding.where == ("pod/default/a",)]
+    assert one.record == "WIN-SEC-014" and "runAsUser" not in one.remedy

@@ -377,6 +377,14 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
     ),
     # Identities and security contexts
     KnownCause(
+        r"runAsNonRoot and image (?:will run as root|has non-numeric user)",
+        "runAsNonRoot is set, and this kubelet cannot tell the user of a Windows image from root",
+        "Remove runAsNonRoot.",
+        "WIN-SEC-014",
+        os="windows",
+        change='{"container":{"securityContext":{"runAsNonRoot":false}}}',
+    ),
+    KnownCause(
         r"runAsNonRoot and image will run as root",
         "runAsNonRoot is set, and the image runs as root",
         (

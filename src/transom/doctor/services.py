@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 from transom.doctor import repairs
@@ -209,16 +210,18 @@ def _near(s: ClusterSnapshot, namespace: str, selector: Object) -> str:
 
 
 def _corrected_selector(s: ClusterSnapshot, service: Object, selector: Object) -> tuple[str, ...]:
-    """Selects the pods of the namespace that differ in one label, if they all have the same value."""
+    """Selects the pods of the namespace that differ in one label, if they all have the same value,
+    which looks like a spelling of the one in the selector.
+    """
     namespace, called = key_of_object(service)
-    for label in selector:
+    for label, wanted in selector.items():
         rest = {key: value for key, value in selector.items() if key != label}
         values = {
             str((pod["metadata"].get("labels") or {}).get(label, ""))
             for pod in s.pods_in(namespace)
             if label in (pod["metadata"].get("labels") or {}) and _has_labels(pod, rest)
         }
-        if len(values) == 1:
+        if len(values) == 1 and get_close_matches(wanted, values, 1):
             corrected = ",".join(f"{k}={v}" for k, v in {**rest, label: values.pop()}.items())
             return (f"kubectl set selector service {called} {corrected} --namespace {namespace}",)
     return ()
@@ -262,11 +265,14 @@ def _ports(s: ClusterSnapshot, service: Object, chosen: list[Object]) -> Iterato
 
 
 def _declared_target(
-    service: Object, port: Object, declared: set[tuple[str, Any, str]]
+    service: Object,
+    port: Object,
+    declared: set[tuple[str, Any, str]],
+    closed: Collection[int] = (),
 ) -> tuple[str, ...]:
-    """Sends to the only port that the pods declare for the protocol."""
+    """Sends to the only port that the pods declare for the protocol, unless nothing listens there."""
     protocol = port.get("protocol", "TCP")
-    numbers = {number for _, number, of in declared if of == protocol and number}
+    numbers = {number for _, number, of in declared if of == protocol and number} - set(closed)
     if len(numbers) != 1:
         return ()
     at = list(service["spec"]["ports"]).index(port)
@@ -319,7 +325,9 @@ def _numbered_port(
             (where,),
             "Connections are refused.",
             "Correct targetPort, or let the container listen on this port.",
-            commands=_declared_target(service, port, declared),
+            commands=_declared_target(
+                service, port, declared, {one for pod in silent for one in _closed_ports(s, pod)}
+            ),
         )
 
 
