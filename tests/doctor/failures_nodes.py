@@ -169,6 +169,20 @@ NODE_FAILURES: tuple[Failure, ...] = (
         runtime="docker",
     ),
     Failure(
+        "a kube-proxy of a Windows node that was stopped and disabled",
+        WINDOWS,
+        "kube-proxy does not run",
+        'transom node exec windows-1 --name doctor -- "Set-Service kube-proxy -StartupType '
+        'Automatic; Start-Service kube-proxy"',
+        do=execute(
+            "windows-1", "Set-Service kube-proxy -StartupType Disabled; Stop-Service kube-proxy"
+        ),
+        undo=execute(
+            "windows-1", "Set-Service kube-proxy -StartupType Automatic; Start-Service kube-proxy"
+        ),
+        record="SUP-TRB-002",
+    ),
+    Failure(
         "a kube-proxy of a Windows node whose kubeconfig is missing at boot",
         WINDOWS,
         "kube-proxy does not run; its log ends with: ",

@@ -127,7 +127,14 @@ def healthy(**more: Any) -> ClusterSnapshot:
     }
     fields = {
         name: more.pop(name)
-        for name in ("inside", "logs", "unread", "unhealthy", "unreachable")
+        for name in (
+            "inside",
+            "logs",
+            "silent_kubelets",
+            "unread",
+            "unhealthy",
+            "unreachable",
+        )
         if name in more
     }
     for plural, found in more.items():

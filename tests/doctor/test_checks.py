@@ -648,3 +648,27 @@ def test_a_windows_pod_that_must_not_run_as_root_is_not_told_to_set_a_user_numbe
     found = examine(healthy(pods=[pod("a", "windows-1", waiting=refused)]))
     [one] = [finding for finding in found if finding.where == ("pod/default/a",)]
     assert one.record == "WIN-SEC-014" and "runAsUser" not in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("blocked", "remedy"),
+    [
+        ("", "Let the control plane reach TCP port 10250 of windows-1"),
+        (
+            'its firewall blocks it by the rule "no kubelet"',
+            "Remove-NetFirewallRule -DisplayName 'no kubelet'",
+        ),
+        ("its firewall has no inbound rule that allows it", "-LocalPort 10250 -Action Allow"),
+        ("its firewall blocks all inbound connections", "-AllowInboundRules True"),
+    ],
+)
+def test_a_kubelet_that_does_not_answer_the_api_server(blocked: str, remedy: str) -> None:
+    [one] = examine(
+        healthy(
+            silent_kubelets={"windows-1": "i/o timeout"},
+            inside=windows_node(kubelet_blocked=blocked),
+        )
+    )
+    assert one.where == ("node/windows-1",)
+    assert one.what.endswith(blocked or "i/o timeout")
+    assert remedy in one.remedy

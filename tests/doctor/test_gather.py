@@ -228,3 +228,24 @@ def test_a_cluster_of_ours_without_machines_gets_a_remedy_that_runs() -> None:
     found = read(Fake({STORE: {"nameOption": " --name blue", "problem": ""}}))
     [one] = [one for one in examine(found) if one.what == "there are no nodes"]
     assert one.remedy.endswith("transom down --name blue, then transom up --nodes --name blue")
+
+
+def test_kubelets_of_ready_nodes_that_do_not_answer() -> None:
+    path = "/api/v1/nodes/{}/proxy/healthz"
+    refused = ApiError(
+        503,
+        "ServiceUnavailable",
+        "error trying to reach service: dial tcp 172.20.0.4:10250: connect: connection refused",
+    )
+    names = ("windows-1", "windows-2", "windows-3", "windows-4")
+    nodes = [node(name, ready="False" if name == "windows-4" else "True") for name in names]
+    documents = {
+        path.format("windows-1"): refused,
+        path.format("windows-2"): "ok",
+        path.format("windows-3"): 403,
+        path.format("windows-4"): refused,
+    }
+    failing = pod("a", "windows-1", waiting={"reason": "CrashLoopBackOff"})
+    found = read(Fake({**documents, LOG: "never read"}, nodes=nodes, pods=[failing]))
+    assert found.silent_kubelets == {"windows-1": "connect: connection refused"}
+    assert found.logs == {}  # each would end with a time-out

@@ -11,6 +11,7 @@ from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import SERVICES
 from transom.node.network_settings import NetworkSettings
+from transom.node.network_windows import WindowsNodeNetwork
 
 
 @pytest.fixture
@@ -21,6 +22,14 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def blocked(world: World) -> str:
+    """Why the API server cannot reach the kubelet, as doctor sees it."""
+    [network] = [
+        node.network for node in world.pool.nodes() if isinstance(node.network, WindowsNodeNetwork)
+    ]
+    return network.blocks_inbound(10250, "172.20.0.2")
 
 
 async def answers(world: World, port: int) -> bool:
@@ -66,9 +75,9 @@ async def test_commands_open_and_close_the_port_of_the_kubelet(block: str, allow
         shell = Shell(world)
         assert await answers(world, 10250)
         await shell(block)
-        assert not await answers(world, 10250)
+        assert not await answers(world, 10250) and blocked(world).startswith("its firewall ")
         await shell(allow)
-        assert await answers(world, 10250)
+        assert await answers(world, 10250) and not blocked(world)
 
 
 async def test_programs_that_listen_need_a_rule() -> None:

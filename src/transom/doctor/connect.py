@@ -45,12 +45,14 @@ def take_snapshot(
     clock = RealClock()
 
     async def work(client: HttpClient) -> ClusterSnapshot:
-        server = f"{where.host}:{where.port}"
+        server, started = f"{where.host}:{where.port}", clock.monotonic()
         try:
             found = await gather_snapshot(
                 client, server, clock.time(), names, namespace or where.namespace or "default"
             )
-            found.certificates, found.server_time = await _tls(where)
+            found.certificates, at_end = await _tls(where)
+            if at_end:
+                found.server_time = at_end - (clock.monotonic() - started)
             return found
         except UnknownName as problem:
             hint = "a pod is NAME, with --namespace NAMESPACE, or NAMESPACE/NAME"

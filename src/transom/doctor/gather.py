@@ -6,6 +6,7 @@ Our own clusters report more on their own paths (`INSIDE`); other clusters do no
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -14,7 +15,13 @@ from transom.client.api import ApiUnreachable, ObjectList
 from transom.client.resources import SECRETS, GroupVersionResource, builtin_resource
 from transom.doctor import node_inspection
 from transom.doctor.examine import places_to_check, pods_with_useful_logs
-from transom.doctor.snapshot import ClusterSnapshot, Object, time_of
+from transom.doctor.snapshot import (
+    ClusterSnapshot,
+    Object,
+    name_of_object,
+    status_condition,
+    time_of,
+)
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import BY_KEY
 
@@ -63,6 +70,10 @@ _SNAPSHOTS: Final = "snapshot.storage.k8s.io"
 _MOST_LOGS: Final = 100
 _MOST_SECRETS: Final = 200
 _TAIL: Final = 50
+_MOST_KUBELETS: Final = 200
+_KUBELETS_AT_ONCE: Final = 20
+_KUBELET_SECONDS: Final = 5.0
+_DIALLED: Final = re.compile(r"dial tcp \S+ (.+)")
 _LISTS_AT_ONCE: Final = 4  # each connection has buffers of 1/4 MiB, and a TLS handshake
 
 
@@ -100,6 +111,7 @@ async def gather_snapshot(
     await _inside(api, found)
     found.store = await _store(api)
     found.name_option = found.name_option or str(found.store.get("nameOption") or "")
+    found.silent_kubelets = await _silent_kubelets(api, found)
     about = places_to_check(found, names, namespace)
     found.logs = await _logs(api, found, about, namespace)
     return found
@@ -179,6 +191,31 @@ async def _volume_snapshots(
     return list(found.get("items") or ())
 
 
+async def _silent_kubelets(api: ApiReader, s: ClusterSnapshot) -> Mapping[str, str]:
+    """Asks the kubelets of Ready nodes through the API server."""
+    found: dict[str, str] = {}
+    room = asyncio.Semaphore(_KUBELETS_AT_ONCE)
+
+    async def one(name: str) -> None:
+        try:
+            async with room, asyncio.timeout(_KUBELET_SECONDS):
+                await api.get_text(f"/api/v1/nodes/{quote(name)}/proxy/healthz")
+        except TimeoutError:
+            found[name] = f"no answer within {_KUBELET_SECONDS:.0f} s"
+        except (ApiError, ApiUnreachable) as problem:
+            failed = _DIALLED.search(str(problem))
+            if failed is not None:
+                found[name] = failed[1]
+
+    ready = [
+        name_of_object(node)
+        for node in s.nodes
+        if status_condition(node, "Ready").get("status") == "True"
+    ]
+    await asyncio.gather(*map(one, ready[:_MOST_KUBELETS]))
+    return found
+
+
 async def _secrets(api: ApiReader, s: ClusterSnapshot) -> Mapping[tuple[str, str], str]:
     """The types of the Secrets that pods and Ingresses name; other Secrets are not read. Secrets that
     the account cannot read are left out.
@@ -237,7 +274,11 @@ async def _logs(
     found: dict[tuple[str, str], str] = {}
     wanted_pods = set(pods_with_useful_logs(s, about))
     pods = sorted(
-        (pod for pod in s.pods if _key(pod) in wanted_pods),
+        (
+            pod
+            for pod in s.pods
+            if _key(pod) in wanted_pods and pod["spec"].get("nodeName") not in s.silent_kubelets
+        ),
         key=lambda pod: _key(pod)[0] != preferred,
     )
     for pod in pods[:_MOST_LOGS]:

@@ -54,6 +54,9 @@ class NodeState:
     remote_endpoints: tuple[str, ...] = ()  # addresses of other nodes' pods in HNS
     # addresses of HNS endpoints in the node's range that no pod has
     leaked_endpoints: tuple[str, ...] = ()
+    # why its firewall blocks connections to its kubelet
+    kubelet_blocked: str = ""
+    disabled: tuple[str, ...] = ()  # services of Kubernetes whose start type is Disabled
     faults: tuple[str, ...] = ()  # enabled features of the host networking service
     # NAMESPACE/NAME of pods: ports they should listen on
     unheard: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -80,6 +83,7 @@ _TUPLES: Final = (
     "lost_endpoints",
     "leaked_endpoints",
     "remote_endpoints",
+    "disabled",
     "faults",
 )
 

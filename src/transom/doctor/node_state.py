@@ -149,10 +149,18 @@ def not_running_text(program: str, last: str) -> str:
     return f"{program} does not run" + (f"; its log ends with: {last}" if last else "")
 
 
+def start_command(node: NodeState, service: str) -> str:
+    if not node.windows:
+        return f"transom node exec {node.name} -- systemctl start {service}"
+    if service in node.disabled:
+        words = f"Set-Service {service} -StartupType Automatic; Start-Service {service}"
+        return f'transom node exec {node.name} -- "{words}"'
+    return f"transom node exec {node.name} -- Start-Service {service}"
+
+
 def start_again(node: NodeState, program: str, last: str) -> str:
     """The remedy for a program that is not running. `last` is why it failed, if it did."""
-    start = f"Start-Service {program}" if node.windows else f"systemctl start {program}"
-    again = f"transom node exec {node.name} -- {start}"
+    again = start_command(node, program)
     if not last:
         return f"Start it again: {again}"
     return f"Correct what its log names, then start it again: {again}"

@@ -8,7 +8,13 @@ from typing import Final
 
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.node_inspection import NodeState
-from transom.doctor.node_state import broken_link, correct_server, not_running_text, start_again
+from transom.doctor.node_state import (
+    broken_link,
+    correct_server,
+    not_running_text,
+    start_again,
+    start_command,
+)
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -173,7 +179,7 @@ def _not_ready(s: ClusterSnapshot, node: Object, ready: Object, where: str) -> D
             if inside is not None and inside.simulated
             else (),
         )
-    if "PLEG" in text or "container runtime" in text:
+    if "PLEG" in text or "container runtime" in text.lower():
         return DoctorFinding("error", what, (where,), why, _start_runtime(node, inside))
     if ready.get("status") == "Unknown" or not ready:
         return DoctorFinding(
@@ -195,8 +201,45 @@ def _start_runtime(node: Object, inside: NodeState | None) -> str:
         return f"Check the container runtime on {called}."
     info = (node.get("status") or {}).get("nodeInfo") or {}
     runtime = str(info.get("containerRuntimeVersion", "")).partition(":")[0]
-    start = f"Start-Service {runtime}" if inside.windows else f"systemctl start {runtime}"
-    return f"Start the container runtime: transom node exec {called} -- {start}"
+    return f"Start the container runtime: {start_command(inside, runtime)}"
+
+
+def check_kubelet_answers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Logs, exec, port forwarding and metrics are connections from the API server to the kubelet."""
+    for name, problem in s.silent_kubelets.items():
+        inside = s.inside.get(name)
+        blocked = inside.kubelet_blocked if inside is not None else ""
+        yield DoctorFinding(
+            "error",
+            "its kubelet does not answer the API server on port 10250: " + (blocked or problem),
+            (f"node/{name}",),
+            "kubectl logs, exec, port-forward and top fail for its pods.",
+            _let_in(name, blocked),
+        )
+
+
+_RULE_NAME: Final = re.compile(r'by the rule "([^"]+)"')
+
+
+def _let_in(name: str, blocked: str) -> str:
+    rule = _RULE_NAME.search(blocked)
+    if rule is not None:
+        return (
+            "Remove the rule: "
+            f"transom node exec {name} -- \"Remove-NetFirewallRule -DisplayName '{rule[1]}'\""
+        )
+    if "no inbound rule" in blocked:
+        words = (
+            "New-NetFirewallRule -DisplayName kubelet -Direction Inbound -Protocol TCP "
+            "-LocalPort 10250 -Action Allow"
+        )
+        return f'Allow it: transom node exec {name} -- "{words}"'
+    if blocked:
+        words = "Set-NetFirewallProfile -All -AllowInboundRules True"
+        return f'Let rules allow connections: transom node exec {name} -- "{words}"'
+    return (
+        f"Let the control plane reach TCP port 10250 of {name}: check its firewall and the routes."
+    )
 
 
 def check_skew(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

@@ -39,7 +39,10 @@ class ClusterSnapshot:
     # names of ExternalName services that cluster DNS does not resolve, and why
     unresolved: Mapping[str, str] = field(default_factory=dict)
     virtual_time: bool = False  # `now` is the cluster's time, not this machine's
-    server_time: float = 0.0  # of the API server, from its Date header; 0 if it has none
+    # of the API server at `now`, from its Date header; 0 if it has none
+    server_time: float = 0.0
+    # Ready nodes whose kubelet does not answer the API server, and why
+    silent_kubelets: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, plural: str) -> Sequence[Object]:
         return self.objects.get(plural, ())

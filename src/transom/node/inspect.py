@@ -18,6 +18,7 @@ from transom.kit import dnswire
 from transom.machines.smallfiles import read_small_file
 from transom.machines.windows.features import CONTAINERS, has_feature
 from transom.machines.windows.services import KEY as SERVICES
+from transom.machines.windows.services import STARTS
 from transom.machines.windows.variables import machine_variables
 from transom.network.cni import defaults
 from transom.network.cni.flannel import SUBNET_FILE
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 # Network mode -> the HNS network that exists before the first pod; the other modes create it with
 # the first pod.
+_KUBELET_PORT: Final = 10250
+# The services of a Windows node whose start type matters, and that of a disabled one.
+_KUBERNETES_SERVICES: Final = ("kubelet", "kube-proxy", "flanneld", "docker", "containerd")
+_DISABLED: Final = STARTS["disabled"]
 _NETWORKS: Final = {
     "l2bridge": defaults.BRIDGE_NAME,
     "overlay": defaults.OVERLAY_NAME,
@@ -365,9 +370,24 @@ def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
         "stopped_services": node.stopped_services(*_WINDOWS_SERVICES),
         "lost_balancers": tuple(proxier.lost()) if proxier is not None else (),
         "missing_features": () if has_feature(registry, CONTAINERS) else (CONTAINERS,),
+        "kubelet_blocked": _kubelet_blocked(pool, node),
+        "disabled": tuple(
+            name
+            for name in _KUBERNETES_SERVICES
+            if registry.get(rf"{SERVICES}\{name}", "Start") == _DISABLED
+        ),
         "proxy": spec.proxy,
         "variables": dict(machine_variables(registry)),
     }
+
+
+def _kubelet_blocked(pool: NodePool, node: Node) -> str:
+    """For connections from the API server, which runs on the first node."""
+    first = min(pool.nodes(), key=lambda one: one.spec.number)
+    network = node.network
+    if node.spec.stopped or not isinstance(network, WindowsNodeNetwork):
+        return ""
+    return network.blocks_inbound(_KUBELET_PORT, first.network.address)
 
 
 def _hostname(node: Node, registry: WindowsRegistry) -> str:

@@ -105,6 +105,14 @@ class WindowsNodeNetwork(NodeNetwork):
         """The path of the program that listens on a port of the machine; "" if it is not known."""
         return self._programs(protocol, port)
 
+    def blocks_inbound(self, port: int, source: str) -> str:
+        """Why the firewall blocks TCP connections from an address to a port; "" if it does not."""
+        stack = self.stack
+        if stack.firewall is None:
+            return ""
+        connection = firewall.FirewallConnection(True, "tcp", self.address, port, source, 50000)
+        return stack.firewall.decide(connection).explanation
+
     def follow_programs(self, programs: firewall.ProgramOf) -> None:
         """The node's programs are known from now on."""
         self._programs = programs
