@@ -8,6 +8,7 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
 from tests.apiserver.crd.definitions import (
     CRDS,
     GROUP,
@@ -214,3 +215,14 @@ async def test_a_definition_with_many_rules_does_not_hold_the_event_loop() -> No
         status, answer = await api.call("POST", WIDGETS, widget("w", spec={"f1": "a1", "f2": "x"}))
         assert status == 422 and "failed rule: self != 'a1'" in answer["message"]
         assert (await api.call("POST", WIDGETS, widget("w", spec={"f2": "x"})))[0] == 201
+
+
+@pytest.mark.parametrize(("release", "structural"), [("1.24", 1), ("1.25", 0)])
+async def test_errors_of_the_structure_come_first_since_1_25(release: str, structural: int) -> None:
+    schema = spec_schema(a={"type": "object", "anyOf": [{"properties": {"b": {"type": "odd"}}}]})
+    async with run(release=release) as api:
+        status, problem = await api.call("POST", CRDS, definition(version(schema=schema)))
+        messages = [cause["message"] for cause in problem["details"]["causes"]]
+        assert status == 422
+        assert messages.index("Forbidden: must be empty to be structural") == structural
+        assert 'Unsupported value: "odd"' in messages[1 - structural]

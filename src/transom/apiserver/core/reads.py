@@ -28,12 +28,17 @@ from transom.machinery.field_selectors import FieldSelector, FieldTerm
 from transom.store.api import StoreRecord
 
 
-def get_object(storage: Storage, call: ApiCall) -> ObjectResult | Awaitable[ObjectResult]:
-    res, info = call.res, call.info
+def check_revision(storage: Storage, call: ApiCall) -> None:
+    """Raises the error for a `resourceVersion` that is no number, or that no object has yet."""
     if call.query:
         wanted = parse_revision(first_query_value(call.query, "resourceVersion"))
         if wanted > storage.store.revision:
             raise lists.too_large_resource_version(wanted, storage.store.revision)
+
+
+def get_object(storage: Storage, call: ApiCall) -> ObjectResult | Awaitable[ObjectResult]:
+    res, info = call.res, call.info
+    check_revision(storage, call)
     record = storage.get(res, info.namespace, info.name)
     if res.ops.converter is not None:
         return _get_converted(storage, res, record)

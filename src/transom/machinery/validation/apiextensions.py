@@ -289,9 +289,9 @@ def _validation(
     errors = _root_under_status(schema, path) if has_status else []
     if schema.get("nullable"):
         errors.append(forbidden(f"{where}.nullable", "nullable cannot be true at the root"))
-    errors += validate_schema(schema, where, options.demands)
+    general = validate_schema(schema, where, options.demands)
     if not options.need_structural:
-        return errors
+        return errors + general
     if is_structural_possible(schema):
         problems = validate_structural(
             schema, where, nested_rules=not has_tables(options.release)
@@ -299,13 +299,13 @@ def _validation(
             options.release, validate_defaults(schema, where, options.need_pruned_defaults)
         )
         stored = any(schema == known for known in options.stored_schemas.values())
-        return errors + (
-            problems
-            if errors or problems
-            else check_rules(schema, where, suppress_cost=stored, release=options.release)
-        )
+        first = has_behaviour(options.release, "StructuralErrorsFirst")
+        rules: Errors = []
+        if not problems and (first or not errors + general):
+            rules = check_rules(schema, where, suppress_cost=stored, release=options.release)
+        return errors + (problems + general if first else general + problems) + rules
     # All other conflicting keywords have been reported by now.
-    return errors or [invalid(where, "", "OpenAPIV3Schema 'schema' is not supported")]
+    return errors + general or [invalid(where, "", "OpenAPIV3Schema 'schema' is not supported")]
 
 
 def _deprecation_warning(version: Mapping[str, Any]) -> list[str]:

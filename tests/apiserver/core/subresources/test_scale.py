@@ -150,3 +150,11 @@ async def test_sub_resources_have_metadata_but_no_tables() -> None:
                 "GET", path, accept=TABLE.replace("Table", "PartialObjectMetadata")
             )
             assert partial["kind"] == "PartialObjectMetadata"
+
+
+async def test_the_version_of_a_read_is_checked() -> None:
+    api = await start()
+    target = "/apis/apps/v1/namespaces/default/deployments/none/scale"
+    status, problem = await api.call("GET", f"{target}?resourceVersion=x")
+    assert (status, problem["message"].startswith("resourceVersion: Invalid value")) == (500, True)
+    assert (await api.call("GET", f"{target}?resourceVersion=99999999"))[0] == 504

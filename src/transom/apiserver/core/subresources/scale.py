@@ -22,6 +22,7 @@ from transom.apiserver.core.bodies import (
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult
 from transom.apiserver.core.offload import is_costly, is_large
+from transom.apiserver.core.reads import check_revision
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
@@ -133,6 +134,7 @@ class ScaleSubresource:
 
     async def get(self, call: ApiCall) -> DocumentResult:
         storage, res = self._storage, call.res
+        check_revision(storage, call)
         record = storage.store.get(res.key(call.info.namespace, call.info.name))
         if record is None:
             where = _MISSING.get(res.kind.key, res.gr)
