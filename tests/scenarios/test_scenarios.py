@@ -11,12 +11,19 @@ import orjson
 import pytest
 from tests.doctor.virtual_cluster import VirtualCluster, virtual_cluster
 
+from transom.doctor.findings import DoctorFinding
 from transom.http.messages import HttpRequest, HttpResponse
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.scenarios.catalogue import SCENARIOS
 from transom.scenarios.cluster_calls import ClusterCalls
-from transom.scenarios.model import Object, Scenario, end_scenario, run_scenario
+from transom.scenarios.model import (
+    Object,
+    Scenario,
+    end_scenario,
+    run_scenario,
+    wait_for_finding,
+)
 from transom.scenarios.nodes import scenario_node
 
 Play = Callable[[Callable[[VirtualCluster], Awaitable[None]]], None]
@@ -59,6 +66,17 @@ class VirtualTarget:
     async def sleep(self, seconds: float) -> None:
         await self._cluster.clock.sleep(seconds)
 
+    async def findings(self, scenario: Scenario) -> list[DoctorFinding]:
+        """What doctor reports as soon as it reports the scenario."""
+        found: list[DoctorFinding] = []
+
+        async def reported() -> bool:
+            found[:] = await self._cluster.doctor()
+            return any(scenario.finding in one.what for one in found)
+
+        await wait_for_finding(scenario, self, reported)
+        return found
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
 def test_doctor_reports_a_scenario(scenario: Scenario, request: pytest.FixtureRequest) -> None:
@@ -68,7 +86,7 @@ def test_doctor_reports_a_scenario(scenario: Scenario, request: pytest.FixtureRe
         target = VirtualTarget(cluster)
         node = scenario_node((await target.control("GET", "/transom/nodes"))["items"])
         await run_scenario(scenario, target, node)
-        found = await cluster.doctor()
+        found = await target.findings(scenario)
         assert [one for one in found if scenario.finding in one.what], await cluster.story(found)
         assert "where nothing listens" not in "".join(one.what for one in found)
         await end_scenario(scenario, target, node)
@@ -86,6 +104,7 @@ def test_doctor_reports_a_slow_pull_with_docker(tmp_path: Path) -> None:
             target = VirtualTarget(cluster)
             node = scenario_node((await target.control("GET", "/transom/nodes"))["items"])
             await run_scenario(scenario, target, node)
+            await cluster.clock.sleep(1500)
             [found] = [f for f in await cluster.doctor() if scenario.finding in f.what]
             assert "than the kubelet waits for progress (context canceled)" in found.what
 

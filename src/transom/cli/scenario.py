@@ -97,6 +97,7 @@ def _run(one: Scenario, args: argparse.Namespace) -> int:
         happens_in,
         run_scenario,
         scenario_releases,
+        wait_for_finding,
     )
     from transom.scenarios.nodes import scenario_node
 
@@ -122,8 +123,17 @@ def _run(one: Scenario, args: argparse.Namespace) -> int:
     if args.output == "text":
         _show(one, "text")
         print(f"{'Node:':<10}{node.name}")
-    asyncio.run(run_scenario(one, cluster, node))
-    found = _findings(args)
+    found: list[dict[str, Any]] = []
+
+    async def reported() -> bool:
+        found[:] = _findings(args)
+        return any(one.finding in finding["what"] for finding in found)
+
+    async def run() -> None:
+        await run_scenario(one, cluster, node)
+        await wait_for_finding(one, cluster, reported)
+
+    asyncio.run(run())
     hits = [finding for finding in found if one.finding in finding["what"]]
     if args.output != "text":
         console.print_value({**_document(one), "node": node.name, "findings": found}, args.output)

@@ -169,7 +169,6 @@ _ROWS: Final = (
             wait(20),
             hns_fault("keep-remote-endpoints"),
             delete(_elsewhere),
-            wait(40),
         ),
         (hns_fault("keep-remote-endpoints", False), *_RENEW),
         until="1.31",
@@ -182,7 +181,12 @@ _ROWS: Final = (
         "transom hns NODE loadbalancers",
         "Restart kube-proxy on the node.",
         "has lost the load balancers",
-        (apply(_served), wait(20), hns_fault("lose-balancers-on-restart"), hns_restart(), wait(5)),
+        (
+            apply(_served),
+            wait(20),
+            hns_fault("lose-balancers-on-restart"),
+            hns_restart(),
+        ),
         (hns_fault("lose-balancers-on-restart", False), machine("reboot")),
     ),
     Scenario(
@@ -193,7 +197,12 @@ _ROWS: Final = (
         "transom hns NODE endpoints",
         "Remove the endpoints that belong to no pod, or restart the node.",
         "endpoint",
-        (apply(_one()), wait(20), hns_fault("leak-endpoints"), delete(_one()), wait(40)),
+        (
+            apply(_one()),
+            wait(20),
+            hns_fault("leak-endpoints"),
+            delete(_one()),
+        ),
         (hns_fault("leak-endpoints", False), *_RENEW),
     ),
     Scenario(
@@ -213,7 +222,6 @@ _ROWS: Final = (
                     _service(),
                 ]
             ),
-            wait(20),
         ),
     ),
     Scenario(
@@ -224,7 +232,8 @@ _ROWS: Final = (
         "transom hns NODE loadbalancers",
         "Split the Service, or use a headless one.",
         "65 endpoints",
-        (apply(_many), wait(180)),
+        (apply(_many),),
+        within=180,
     ),
     Scenario(
         "linux-pod-on-windows",
@@ -234,7 +243,7 @@ _ROWS: Final = (
         "kubectl get pods -n scenario -o wide",
         "Add nodeSelector kubernetes.io/os: linux.",
         "cannot be pulled",
-        (apply(_daemon_set), wait(60)),
+        (apply(_daemon_set),),
     ),
     Scenario(
         "linux-security-context",
@@ -244,9 +253,10 @@ _ROWS: Final = (
         "kubectl describe pod -n scenario app",
         "Use windowsOptions.runAsUserName instead of runAsUser.",
         "not supported by windows",
-        (apply(_one(securityContext={"runAsUser": 1000})), wait(90)),
+        (apply(_one(securityContext={"runAsUser": 1000})),),
         since="1.21",
         until="1.30",
+        within=90,
     ),
     Scenario(
         "other-build",
@@ -256,10 +266,7 @@ _ROWS: Final = (
         "kubectl describe pod -n scenario app",
         "Use an image of the build of the node.",
         "cannot be pulled",
-        (
-            apply(lambda node: [_pod(node, _container(node, image=node.other_image))]),
-            wait(60),
-        ),
+        (apply(lambda node: [_pod(node, _container(node, image=node.other_image))]),),
     ),
     Scenario(
         "memory-exhaustion",
@@ -269,7 +276,8 @@ _ROWS: Final = (
         "kubectl top node NODE",
         "Set memory limits, and reserve memory for the system.",
         "is in the page file",
-        (apply(_one(simulate={"memory": "7500Mi"})), wait(120)),
+        (apply(_one(simulate={"memory": "7500Mi"})),),
+        within=120,
     ),
     Scenario(
         "slow-image-pull",
@@ -289,8 +297,8 @@ _ROWS: Final = (
                     )
                 ]
             ),
-            wait(1500),
         ),
+        within=180,
     ),
     Scenario(
         "graceful-shutdown",
@@ -312,7 +320,6 @@ _ROWS: Final = (
                     }
                 )
             ),
-            wait(40),
         ),
     ),
     Scenario(
@@ -332,7 +339,6 @@ _ROWS: Final = (
                     ],
                 )
             ),
-            wait(60),
         ),
     ),
     Scenario(
@@ -343,7 +349,7 @@ _ROWS: Final = (
         "kubectl describe replicaset -n scenario",
         "Create the GMSACredentialSpec, and allow the service account to use it.",
         "GMSA",
-        (apply(_with_gmsa), wait(60)),
+        (apply(_with_gmsa),),
     ),
     Scenario(
         "lost-networks",
@@ -353,7 +359,12 @@ _ROWS: Final = (
         "transom hns NODE networks",
         "Restart the node, which makes the network again.",
         "network",
-        (apply(_one()), wait(20), hns_fault("lose-networks-on-restart"), hns_restart(), wait(20)),
+        (
+            apply(_one()),
+            wait(20),
+            hns_fault("lose-networks-on-restart"),
+            hns_restart(),
+        ),
         (hns_fault("lose-networks-on-restart", False), machine("reboot")),
     ),
     Scenario(
@@ -364,7 +375,7 @@ _ROWS: Final = (
         "kubectl describe pod -n scenario app",
         "Exclude Windows pods from the injection.",
         "cannot be pulled",
-        (apply(_sidecar), wait(60)),
+        (apply(_sidecar),),
     ),
     Scenario(
         "blind-autoscaler",
@@ -395,8 +406,8 @@ _ROWS: Final = (
                     },
                 ]
             ),
-            wait(120),
         ),
+        within=120,
     ),
     Scenario(
         "run-as-non-root",
@@ -415,7 +426,6 @@ _ROWS: Final = (
                     }
                 )
             ),
-            wait(60),
         ),
     ),
     Scenario(
@@ -437,7 +447,6 @@ _ROWS: Final = (
                     ),
                 ]
             ),
-            wait(30),
         ),
     ),
     Scenario(
@@ -448,7 +457,11 @@ _ROWS: Final = (
         "transom trace scenario/app control-plane",
         "Allow MAC spoofing on the adapter.",
         "MAC",
-        (apply(_one()), wait(20), setting("macSpoofing", False), wait(5)),
+        (
+            apply(_one()),
+            wait(20),
+            setting("macSpoofing", False),
+        ),
         (setting("macSpoofing", True),),
     ),
 )

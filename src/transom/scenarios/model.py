@@ -14,6 +14,7 @@ Object = dict[str, Any]
 NAMESPACE = "scenario"
 NAME_LABEL = "scenario.transom.dev/name"  # of the namespace: which scenario runs,
 NODE_LABEL = "scenario.transom.dev/node"  # and on which node
+_POLL_SECONDS = 2.0
 
 
 class ScenarioNode(NamedTuple):
@@ -48,6 +49,7 @@ class Scenario(NamedTuple):
     undo: tuple[Step, ...] = ()
     since: str = ""  # the first release in which it happens
     until: str = ""  # and the last one
+    within: float = 60  # seconds until doctor reports it
 
 
 def scenario_releases(one: Scenario) -> str:
@@ -115,10 +117,24 @@ def setting(name: str, value: object) -> Step:
 
 
 async def run_scenario(scenario: Scenario, cluster: ScenarioCluster, node: ScenarioNode) -> None:
+    """Returns as soon as the fault is there; what follows from it takes up to `within` seconds."""
     labels = {NAME_LABEL: scenario.name, NODE_LABEL: node.name}
     await cluster.apply(scenario_namespace(labels))
     for step in scenario.steps:
         await step(cluster, node)
+
+
+async def wait_for_finding(
+    scenario: Scenario, cluster: ScenarioCluster, reported: Callable[[], Awaitable[bool]]
+) -> bool:
+    """Whether doctor reports the scenario; `reported` asks it."""
+    waited = 0.0
+    while not await reported():
+        if waited >= scenario.within:
+            return False
+        await cluster.sleep(_POLL_SECONDS)
+        waited += _POLL_SECONDS
+    return True
 
 
 async def end_scenario(scenario: Scenario, cluster: ScenarioCluster, node: ScenarioNode) -> None:
