@@ -87,6 +87,24 @@ AGENTS = [
         ],
     ),
     host_process_pod(
+        "calico-of-sig-windows",
+        [
+            {
+                "name": name,
+                "image": "sigwindowstools/calico-node:v3.24.5-hostprocess",
+                "args": [f"{POINT}/calico/{name}-service.ps1"],
+            }
+            for name in ("node", "felix")
+        ],
+        initContainers=[
+            {
+                "name": "install-cni",
+                "image": "sigwindowstools/calico-install:v3.24.5-hostprocess",
+                "args": [f"{POINT}/calico/install.ps1"],
+            }
+        ],
+    ),
+    host_process_pod(
         "csi-proxy",
         [{"name": "csi-proxy", "image": "ghcr.io/kubernetes-sigs/sig-windows/csi-proxy:v1.1.2"}],
     ),

@@ -50,7 +50,15 @@ _INSTALLED: dict[str, Entry] = {
         TreeFolder(),
     ),
     **dict.fromkeys(
-        ("/sys", "/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/sbin", "/var/cache", "/var/lib"),
+        (
+            "/sys/fs/bpf",
+            "/usr/bin",
+            "/usr/lib",
+            "/usr/local/bin",
+            "/usr/sbin",
+            "/var/cache",
+            "/var/lib",
+        ),
         TreeFolder(),
     ),
     **dict.fromkeys(("/var/log/containers", "/var/log/pods", "/var/spool"), TreeFolder()),

@@ -98,6 +98,8 @@ _EXECUTABLES: dict[str, str] = {
     "agnhost": "agnhost",
     "agnhost-2": "agnhost",
     "apache2-foreground": "httpd",
+    "calico": "node-agent",
+    "calico-ipam": "node-agent",
     "calico-node": "node-agent",
     "check-status": "node-agent",
     "hello-app": "hello-app",

@@ -27,6 +27,7 @@ _NET_CONF: Final = r"C:\hpc\mounts\kube-flannel\net-conf.json"
 _CALICO: Final = r"C:\CalicoWindows"
 _CALICO_FILES: Final = (r"\calico-node.exe", r"\config.ps1", r"\cni\calico.exe")
 _POLL: Final = 1.0
+_COMPONENT_WORDS: Final = 2  # calico component NAME
 
 
 class _Agent:
@@ -162,12 +163,22 @@ def node_agent(context: ProgramContext) -> Program:
             _install_calico(context)
         server.out(f"{context.image.name} is simulated: nothing to install")
         server.exit(0)
-    elif base in ("calico-node", "check-status", "calico-ipam") and len(argv) > 1:
+    elif _ends_at_once(base, argv[1:]):
         server.exit(0)
     else:
         server.out(f"{context.image.name} is simulated: the node's own agents manage its network")
         _serve_health(context, server)
     return server
+
+
+def _ends_at_once(program: str, arguments: Sequence[str]) -> bool:
+    """Whether it checks, prepares or ends something. In current releases Calico has one program:
+    `calico component kube-controllers` runs until it is stopped, with one more word or a flag, as
+    in `calico component node health --felix-live`, it ends.
+    """
+    if program == "calico":
+        return len(arguments) > _COMPONENT_WORDS
+    return program in ("calico-node", "check-status", "calico-ipam") and bool(arguments)
 
 
 def _serve_health(context: ProgramContext, server: ServerProgram) -> None:
