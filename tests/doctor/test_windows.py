@@ -376,3 +376,15 @@ def test_a_host_process_container_on_a_node_with_docker() -> None:
         s = healthy(pods=[asking])
         one = windows_finding(s, asking, "FailedCreatePodSandBox", text, "x", "pod/default/a")
         assert one is not None and one.record == record
+
+
+def test_a_linux_container_in_a_windows_pod_is_removed_not_moved() -> None:
+    text = 'image operating system "linux" cannot be used on this platform'
+    for images, record in (
+        (["envoy:1"], "WIN-OS-007"),
+        (["envoy:1", "mcr.microsoft.com/windows/nanoserver:1809"], "WIN-POD-001"),
+    ):
+        containers = [{"name": f"c{i}", "image": image} for i, image in enumerate(images)]
+        mixed = pod("a", node="windows-1", containers=containers)
+        one = windows_finding(healthy(pods=[mixed]), mixed, "ErrImagePull", text, "x", "pod/a")
+        assert one is not None and one.record == record

@@ -324,3 +324,11 @@ async def test_a_node_that_is_full_refuses(node: Any) -> None:
             "OutOfpods",
             ("Pod Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"),
         )
+
+
+async def test_an_annotation_does_not_make_a_pod_of_the_api_static(node: Any) -> None:
+    """Its status would be written to a mirror pod, which it does not have."""
+    async with node("linux") as node:
+        claimed = {"kubernetes.io/config.source": "file"}
+        await node.create("p", metadata={"annotations": claimed}, containers=[shell("sleep 1000")])
+        assert (await phase(node, "p", "Running"))["metadata"]["annotations"] == claimed

@@ -43,6 +43,9 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
         yield lambda scenario: run(scenario(cluster))
 
 
+_GONE_SECONDS = 40  # the grace period of pods, and some more: a delete returns when they are gone
+
+
 class VirtualTarget:
     """`ScenarioCluster` of a virtual cluster."""
 
@@ -54,6 +57,7 @@ class VirtualTarget:
 
     async def delete(self, obj: Object) -> None:
         await self._cluster.delete(obj)
+        await self._cluster.clock.sleep(_GONE_SECONDS)
 
     async def control(self, method: str, path: str, body: Any = None) -> Any:
         request = HttpRequest(method, path.encode(), path, {}, orjson.dumps(body) if body else b"")

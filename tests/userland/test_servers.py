@@ -437,6 +437,23 @@ async def test_iis(windows) -> None:
         assert context.code == 0
 
 
+async def test_testlimit_takes_memory_step_by_step() -> None:
+    limit = "/bin/testlimit.exe -accepteula -d 100Mb -e 5 20000s -c 3"
+    box = Box(
+        "windows",
+        name="resource-consumer",
+        program="resource-consumer",
+        options={"programs": "testlimit"},
+    )
+    async with serve(box, tuple(limit.split())) as (box, context):
+        held = []
+        for _ in range(4):
+            held.append(box.usage.held >> 20)
+            box.clock.advance(5)
+        assert held == [100, 200, 300, 300]
+        assert context.code is None
+
+
 async def test_stress_takes_the_requested_memory() -> None:
     box = Box(name="polinux/stress", program="stress", cmd=("stress",))
 

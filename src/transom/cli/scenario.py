@@ -126,7 +126,7 @@ def _run(one: Scenario, args: argparse.Namespace) -> int:
     found: list[dict[str, Any]] = []
 
     async def reported() -> bool:
-        found[:] = _findings(args)
+        found[:] = await asyncio.to_thread(_findings, args)
         return any(one.finding in finding["what"] for finding in found)
 
     async def run() -> None:

@@ -295,8 +295,8 @@ POD_CAUSES: Final[tuple[KnownCause, ...]] = (
     KnownCause(
         r"hostPath type check failed: (?P<path>.+) is not a (?P<what>directory|file)$",
         "node {node} has no {what} {path}",
-        "Create the {what} on node {node}, let the kubelet create it (type DirectoryOrCreate or FileOrCreate), or "
-        "correct hostPath.path.",
+        "Create the {what} on node {node}, let the kubelet create it (type DirectoryOrCreate, or "
+        "FileOrCreate if its directory exists), or correct hostPath.path.",
     ),
     KnownCause(
         r"hostPath type check failed: (?P<path>.+) is not a socket file$",

@@ -187,6 +187,14 @@ def windows_finding(
         return None
     if found is not None and found.record == "WIN-POD-002" and host_process(pod["spec"]):
         return known_finding("WIN-HP-108", what, where)
+    if found is not None and _has_both_systems(pod, found.record):
+        return known_finding(
+            "WIN-POD-001",
+            what,
+            where,
+            remedy="Remove the containers for Linux, or exclude Windows pods from the webhook that "
+            "injects them. Use two pods that communicate through a Service.",
+        )
     if found is not None and found.record in _NO_IMAGE and _for_linux(pod):
         return known_finding("WIN-OS-007", what, where)
     if found is not None and found.record in (*_NO_IMAGE, "WIN-OS-004"):
@@ -223,6 +231,13 @@ def _is_for_linux_only(s: ClusterSnapshot, pod: Object, text: str) -> bool:
     ]
     kinds = {field.path.rpartition(".")[2] for field in LIMITS["WIN-STO-011"].fields}
     return any(kinds & volume.keys() for volume in volumes)
+
+
+def _has_both_systems(pod: Object, record: str) -> bool:
+    """Whether the image that a text is about is for Linux, and another one of the pod for Windows."""
+    images = {image_os(str(container.get("image", ""))) for container in init_and_containers(pod)}
+    linux = record == "WIN-OS-007" or (record in _NO_IMAGE and "linux" in images)
+    return linux and "windows" in images
 
 
 def _for_linux(pod: Object) -> bool:

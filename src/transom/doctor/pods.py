@@ -405,6 +405,8 @@ def _not_pulled(
         if windows.record == "WIN-OS-007":
             linux = {"nodeSelector": {"kubernetes.io/os": "linux"}}
             return windows._replace(commands=repairs.change_pod(s, pod, linux))
+        if windows.record == "WIN-POD-001":
+            return windows
         return windows._replace(
             commands=repairs.use_image_of_build(
                 s, pod, str(container["name"]), image, str(pod["spec"].get("nodeName", ""))

@@ -264,10 +264,8 @@ def check_leaked_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     "The next pod that gets one of these addresses fails (0x1392: the object "
                     "already exists)."
                 ),
-                remedy=(
-                    f"On the node: Get-HnsEndpoint | ? IPAddress -eq {node.leaked_endpoints[0]} "
-                    "| Remove-HnsEndpoint"
-                ),
+                remedy="Remove the endpoints on the node, or reboot it.",
+                commands=tuple(_removal(node.name, address) for address in node.leaked_endpoints),
             )
 
 
@@ -346,14 +344,17 @@ def check_stale_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Remove the endpoints on the node, then restart kube-proxy; the kube-proxy of 1.35 "
                 "removes them.",
                 commands=(
-                    *(
-                        f'transom node exec {node.name} -- "Get-HnsEndpoint | Where-Object IPAddress '
-                        f'-eq {address} | Remove-HnsEndpoint"'
-                        for address in stale
-                    ),
+                    *(_removal(node.name, address) for address in stale),
                     f"transom node exec {node.name} -- Restart-Service kube-proxy",
                 ),
             )
+
+
+def _removal(node: str, address: str) -> str:
+    return (
+        f'transom node exec {node} -- "Get-HnsEndpoint | Where-Object IPAddress -eq {address} | '
+        'Remove-HnsEndpoint"'
+    )
 
 
 def check_lost_balancers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

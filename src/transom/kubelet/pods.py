@@ -13,7 +13,7 @@ from typing import Protocol
 from transom.client.informer import Informer
 from transom.client.resources import PODS
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.labels import is_mirror, is_static
+from transom.kubelet.labels import CONFIG_SOURCE, is_mirror, is_static
 from transom.kubelet.parts import PodSource, PodUpdates
 from transom.kubelet.podstate import TERMINAL, is_deleted, nothing_runs, uid_of
 from transom.machinery.objects import Object
@@ -145,6 +145,7 @@ class Pods:
     # ---- the API ----
 
     def _add(self, pod: Object) -> None:
+        pod = _from_api(pod)
         if self._first is not None:
             self._first.append(pod)
         elif is_mirror(pod):
@@ -154,6 +155,7 @@ class Pods:
             self._listener.pod_added(pod)
 
     def _update(self, old: Object, pod: Object) -> None:
+        old, pod = _from_api(old), _from_api(pod)
         if self._first is not None:
             self._first = [p for p in self._first if uid_of(p) != uid_of(old)]
             self._first.append(pod)
@@ -223,6 +225,15 @@ class Pods:
             elif old != pod:
                 self._put(pod)
                 self._listener.pod_updated(old, pod)
+
+
+def _from_api(pod: Object) -> Object:
+    """A kubelet notes the source of a pod in its annotations, whatever the API's pod says."""
+    annotations = pod["metadata"].get("annotations")
+    if not annotations or CONFIG_SOURCE not in annotations or is_mirror(pod):
+        return pod
+    metadata = {**pod["metadata"], "annotations": {**annotations, CONFIG_SOURCE: "api"}}
+    return {**pod, "metadata": metadata}
 
 
 def pod_full_name(pod: Object) -> Name:

@@ -145,8 +145,6 @@ def _keep_disruption(conditions: list[Object], old: Object) -> None:
 
 def evicted_status(pod: Object, now: Object, request: Object, features: PodFeatures) -> Object:
     """The status of a pod that the kubelet makes fail, from the one that it has `now`."""
-    if not features.evicted_status:
-        return request
     out = {**now, **request}
     if features.disruption_target:
         target: Object = {

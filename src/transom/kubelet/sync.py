@@ -318,10 +318,13 @@ class PodSync:
         request = worker.kill
         assert request is not None
         features = self._around.features
-        now = self._generate(worker, pod, self._read(worker)) if features.evicted_status else {}
-        self._statuses.set(pod, status.evicted_status(pod, now, request.status, features))
+        if not features.evicted_status:
+            self._statuses.set(pod, request.status)
         killed = await self._stop(worker, pod, self._read(worker), request.grace)
         if killed and features.evicted_status:
+            # No pod is reported as ended while its containers run.
+            now = self._generate(worker, pod, self._read(worker))
+            self._statuses.set(pod, status.evicted_status(pod, now, request.status, features))
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker), terminal=True))
         worker.kill = None
         if not request.done.done():

@@ -89,6 +89,7 @@ PROGRAMS: dict[str, Factory] = {
     "set-uid": interpreters.set_uid,
     "snapshot-controller": snapshot_controller,
     "stress": load.stress,
+    "testlimit": load.testlimit,
     "windows-flannel": windows_flannel,
     "windows-kube-proxy": windows_kube_proxy,
 }
@@ -119,6 +120,7 @@ _EXECUTABLES: dict[str, str] = {
     "servicemonitor": "iis",
     "stress": "stress",
     "stress-ng": "stress",
+    "testlimit": "testlimit",
     "yarn": "node",
 }
 
@@ -138,7 +140,8 @@ def program_for(context: ProgramContext, name: str) -> Factory | None:
     )
     image = context.image
     program = _EXECUTABLES.get(base)
-    if program is not None and (image.userland == "any" or program == image.program):
+    programs = (image.program, *image.options.get("programs", "").split())
+    if program is not None and (image.userland == "any" or program in programs):
         return PROGRAMS[program]
     own = (*image.entrypoint[:1], *image.cmd[:1])
     if windows and not ntpath.dirname(name):  # found in the root of the image's volume

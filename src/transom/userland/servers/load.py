@@ -12,6 +12,8 @@ from transom.userland.servers.http import (
     program_text_response,
 )
 
+_LEAST_PAUSE = 0.1  # seconds between allocations
+
 
 def stress(context: ProgramContext) -> Program:
     """Also vish/stress, which has its own options (`-cpus`, `-mem-total`)."""
@@ -121,6 +123,38 @@ def _milliseconds(text: str) -> float:
         return float(text[:-2]) / 1000 if text.endswith("ms") else parse_seconds(text)
     except ValueError:
         return 0.001
+
+
+def testlimit(context: ProgramContext) -> Program:
+    """Sysinternals' Testlimit, as far as it takes memory: `-d SIZE` or `-m SIZE`, in megabytes,
+    with `-e SECONDS` between allocations and `-c COUNT` of them. It holds what it has until it
+    is stopped.
+    """
+    server = ServerProgram(context)
+    given = _options(context.argv[1:])
+    asked = given.get("d") or given.get("m") or ""
+    try:
+        size = int(asked.lower().removesuffix("b").removesuffix("m")) << 20
+        count, pause = int(given.get("c", "0")), float(given.get("e", "0"))
+    except ValueError:
+        server.err("Testlimit tests limits: testlimit [-d|-m [MB]] [-e SECONDS] [-c COUNT]")
+        server.exit(1)
+        return server
+    server.out(f"Process ID: {context.pid}\n\nLeaking private bytes {size >> 20} MB at a time...")
+
+    def allocate(times: int) -> None:
+        if server.ended:
+            return
+        if not context.usage.memory(times * size):
+            server.out(f"Leaked {(times - 1) * size >> 20} MB of private memory")
+            server.out("Lasterror: 1455\nThe paging file is too small for this operation.")
+        elif not count or times < count:
+            server.later(max(pause, _LEAST_PAUSE), allocate, times + 1)
+        else:
+            server.out(f"Leaked {times * size >> 20} MB of private memory")
+
+    allocate(1)
+    return server
 
 
 def _options(arguments: tuple[str, ...]) -> dict[str, str]:
