@@ -8,11 +8,15 @@ import pytest
 
 from transom.machinery import codec, validation
 from transom.machinery.codec import DecodeError
+from transom.machinery.field import invalid
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.releases import Release
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.texts import in_release
 from transom.machinery.schema import schema_table
+from transom.machinery.validation.godump import dump_label_selector
+from transom.machinery.validation.names import is_dns1123_label, is_label_value
+from transom.machinery.validation.pod_status import claim_status_errors, container_status_errors
 
 Object = dict[str, Any]
 
@@ -377,3 +381,105 @@ def test_the_driver_of_an_attachment_is_required_once_since_1_36(minor: int, cou
     obj = {"metadata": dict(META), "spec": {"nodeName": "n", "source": {}}}
     errors = created(minor, "storage.k8s.io/VolumeAttachment", obj)
     assert errors.count("spec.attacher: Required value") == count
+
+
+def test_maps_in_values_of_errors_are_sorted() -> None:
+    selector = {"matchLabels": {"b": "1", "a": "2"}, "matchExpressions": [{"key": "c"}]}
+    text = dump_label_selector(selector).json
+    assert text == '{"matchLabels":{"a":"2","b":"1"},"matchExpressions":[{"key":"c"}]}'
+
+
+@pytest.mark.parametrize(("minor", "unit"), [(34, "characters"), (35, "bytes")])
+def test_lengths_of_label_values_are_bytes_since_1_35(minor: int, unit: str) -> None:
+    errors = [
+        invalid("a.forZones[0].name", "x" * 64, is_label_value("x" * 64)[0]),
+        invalid("a.names[0]", "x" * 64, is_dns1123_label("x" * 64)[0]),
+    ]
+    assert [error.detail for error in in_release(Release(1, minor), errors)] == [
+        f"must be no more than 63 {unit}",
+        "must be no more than 63 characters",
+    ]
+
+
+CONTAINER = {"name": "c", "resources": {"requests": {"example.com/x": "1"}}}
+USER = {"linux": {"uid": -1, "gid": 1, "supplementalGroups": [-2]}}
+RANGE = "must be between 0 and 2147483647, inclusive"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (
+            {"resourceClaimStatuses": [{"name": "a"}, {"name": "b"}, {"name": "a"}]},
+            [
+                ("resourceClaimStatuses[1].name", "must match the name of an entry in "),
+                ("resourceClaimStatuses[2].name", ""),
+            ],
+        ),
+        (
+            {"extendedResourceClaimStatus": {}},
+            [
+                ("extendedResourceClaimStatus.requestMappings", "at least one request mapping"),
+                ("extendedResourceClaimStatus.resourceClaimName", ""),
+            ],
+        ),
+        (
+            {
+                "extendedResourceClaimStatus": {
+                    "resourceClaimName": "claim",
+                    "requestMappings": [
+                        {"containerName": "c", "resourceName": "example.com/x", "requestName": "r"},
+                        {"containerName": "c", "resourceName": "cpu", "requestName": "r"},
+                        {"containerName": "d", "resourceName": "cpu", "requestName": "R"},
+                    ],
+                }
+            },
+            [
+                (
+                    "extendedResourceClaimStatus.requestMappings[1].resourceName",
+                    "must match the extended resource name",
+                ),
+                (
+                    "extendedResourceClaimStatus.requestMappings[2].containerName",
+                    "must match the name of an entry in spec.initContainers",
+                ),
+                ("extendedResourceClaimStatus.requestName", "a lowercase RFC 1123 label"),
+            ],
+        ),
+        (
+            {"containerStatuses": [{"name": "c", "user": USER}]},
+            [
+                ("containerStatuses[0].user.linux.uid", RANGE),
+                ("containerStatuses[0].user.linux.supplementalGroups[0]", RANGE),
+            ],
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {
+                        "name": "c",
+                        "allocatedResourcesStatus": [
+                            {"name": "claim:x", "resources": [{"resourceID": "1"}] * 2}
+                        ],
+                    }
+                ]
+            },
+            [
+                ("containerStatuses[0].allocatedResourcesStatus[0].name", "must match one of the"),
+                ("containerStatuses[0].allocatedResourcesStatus[0].resources[0].health", ""),
+                ("containerStatuses[0].allocatedResourcesStatus[0].resources[1].health", ""),
+                ("containerStatuses[0].allocatedResourcesStatus[0].resources[1].resourceID", ""),
+            ],
+        ),
+    ],
+)
+def test_claims_and_containers_in_the_status_of_a_pod(
+    status: Object, expected: list[tuple[str, str]]
+) -> None:
+    spec: Object = {"containers": [CONTAINER], "resourceClaims": [{"name": "a"}]}
+    errors = claim_status_errors(status, spec) + container_status_errors(status, spec)
+    assert [error.field.removeprefix("status.") for error in errors] == [
+        name for name, _ in expected
+    ]
+    for error, (_, text) in zip(errors, expected, strict=True):
+        assert error.detail.startswith(text)

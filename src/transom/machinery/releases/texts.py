@@ -11,7 +11,7 @@ from transom.machinery.field import NO_VALUE, FieldError, GoText, RuleValue
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.release import TABLES_SINCE, Release
 from transom.machinery.validation.godump import dump_in_release
-from transom.machinery.validation.names import is_dns1123_subdomain
+from transom.machinery.validation.names import LabelLength, is_dns1123_subdomain
 
 
 class TextChange(NamedTuple):
@@ -57,21 +57,13 @@ CHANGES: Final = (
         _change((1, 34), r"must be set", "", type="Required", field=field)
         for field in (".lastTransitionTime", ".reason")
     ),
+    _change((1, 34), r"must not be empty", "", type="Required", field="].type"),
     _change((1, 32), r"must have at most (\d+) bytes", r"may not be more than \1 bytes"),
     # Label keys and values; names of other kinds keep the older text.
     _change(
         (1, 35),
         r"(name|prefix) part must be no more than (\d+) characters",
         r"\1 part must be no more than \2 bytes",
-    ),
-    *(
-        _change(
-            (1, 35),
-            r"must be no more than 63 characters",
-            r"must be no more than 63 bytes",
-            field=field,
-        )
-        for field in ("abels", "elector", ".value", ".values", "]")
     ),
     _change((1, 23), r"element \[0\] must match clusterIP", "first value must match `clusterIP`"),
     _change(
@@ -280,6 +272,8 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
         return error._replace(detail="must not contain dots")
     if release >= _SECRET_PATHS_SINCE and error.field.startswith("data[%s]"):
         error = error._replace(field="data" + error.field.removeprefix("data[%s]"))
+    if isinstance(error.detail, LabelLength) and has_behaviour(release, "LabelLengthsInBytes"):
+        return error._replace(detail="must be no more than 63 bytes")
     for change in CHANGES:
         if release < change.since or not error.field.endswith(change.field):
             continue

@@ -142,7 +142,7 @@ def json_form(go_type: str, value: Any, release: Release = DEFAULT) -> Any:
     if members is None:
         if value is None or (go_type == "core.ResourceList" and not value):
             return _JSON_ZEROS.get(go_type, "")
-        return value
+        return _sorted_maps(value)
     out: dict[str, Any] = {}
     for f in members:
         inner = lift_fields(f.type, value, (value or {}).get(f.json)) if f.json else value
@@ -153,6 +153,19 @@ def json_form(go_type: str, value: Any, release: Release = DEFAULT) -> Any:
         elif f.name != "ObjectMeta":
             out[f.name] = found
     return out
+
+
+# Maps of published types. Go sorts the keys of a map, and keeps the order of the fields of a struct.
+_MAPS = frozenset(("annotations", "labels", "matchLabels"))
+
+
+def _sorted_maps(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: dict(sorted(found.items())) if name in _MAPS and found else found
+        for name, found in value.items()
+    }
 
 
 _JSON_ZEROS: dict[str, Any] = {

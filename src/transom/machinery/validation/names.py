@@ -194,8 +194,13 @@ def is_wildcard_dns1123_subdomain(value: str) -> list[str]:
     return _shape(value, _match_wildcard, _WILDCARD_ERROR, DNS1123_SUBDOMAIN_MAX)
 
 
+class LabelLength(str):
+    """The error for a label value that is too long: its wording changed, that of names did not."""
+
+
 def is_label_value(value: str) -> list[str]:
-    return _shape(value, _match_label_value, _LABEL_VALUE_ERROR, 63)
+    errors = _shape(value, _match_label_value, _LABEL_VALUE_ERROR, 63)
+    return [LabelLength(e) if e == max_len_error(63) else e for e in errors] if errors else errors
 
 
 def is_qualified_name(value: str) -> list[str]:

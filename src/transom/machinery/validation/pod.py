@@ -37,6 +37,7 @@ from transom.machinery.validation.pod_annotations import (
     check_pod_annotations,
     check_seccomp_agrees,
 )
+from transom.machinery.validation.pod_status import claim_status_errors, container_status_errors
 from transom.machinery.validation.podoptions import (
     BASE_OPTIONS,
     PodOptions,
@@ -313,11 +314,13 @@ def validate_pod_status_update(
     if options.checks_debug_states:
         kind = "ephemeralContainerStatuses"
         _check_ended(status.get(kind) or (), old_status.get(kind) or (), kind, errs)
+    if options.newer:
+        errs += claim_status_errors(status, spec)
     for field, go_type in (("podIPs", "core.PodIP"), ("hostIPs", "core.HostIP")):
         if field == "hostIPs" and not options.checks_host_ips:
             continue
         errs += _changed_ip_errors(status, old_status, field, go_type, options)
-    return errs
+    return errs + container_status_errors(status, spec) if options.newer else errs
 
 
 _NOT_NEGATIVE = "must be a non-negative integer"

@@ -351,10 +351,10 @@ def _check_resource_claims(claims: list[dict[str, Any]], path: str, errs: Errors
             text = (
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             )
-            errs.append(invalid(f"{path}[{i}]", claim, text))
+            errs.append(invalid(f"{path}[{i}]", go_dump("core.PodResourceClaim", claim), text))
         if not refs:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            errs.append(invalid(f"{path}[{i}]", claim, text))
+            errs.append(invalid(f"{path}[{i}]", go_dump("core.PodResourceClaim", claim), text))
         for field in refs:
             all_invalid(
                 name_is_dns_subdomain(claim[field], False),

@@ -490,7 +490,10 @@ def _device_status(device: Mapping[str, Any], path: str, *, allocated: Collectio
         errors += _share_id(device["shareID"], f"{path}.shareID")
     name = _device_id(device)
     if name not in allocated:
-        errors.append(invalid(path, name, "must be an allocated device in the claim"))
+        shown = {key: device.get(key) or "" for key in ("driver", "pool", "device", "shareID")}
+        parts = {key[:1].upper() + key[1:]: value for key, value in shown.items()}
+        text = GoText(name, orjson.dumps(parts).decode())
+        errors.append(invalid(path, text, "must be an allocated device in the claim"))
     conditions = device.get("conditions") or ()
     if len(conditions) > _DEVICE_CONDITIONS:
         errors.append(too_many(f"{path}.conditions", len(conditions), _DEVICE_CONDITIONS))

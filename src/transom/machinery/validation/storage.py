@@ -438,7 +438,7 @@ def validate_attributes_class(obj: Object) -> Errors:
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
     if driver:
-        errors += check_each("driverName", driver, is_qualified_name(driver.lower()))
+        errors += check_each("driverName", driver.lower(), is_qualified_name(driver.lower()))
     else:
         errors.append(required("driverName"))
     errors += _parameters(parameters)

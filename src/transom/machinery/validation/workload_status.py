@@ -18,6 +18,7 @@ _REPLICA_COUNTS = (
     "readyReplicas",
     "availableReplicas",
     "observedGeneration",
+    "terminatingReplicas",
 )
 
 
@@ -61,7 +62,14 @@ def validate_replica_status_update(new: Object, old: Object) -> Errors:
 def validate_deployment_status_update(new: Object, old: Object) -> Errors:
     errs = validate_object_meta_update(new["metadata"], old["metadata"])
     within = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    names = ("observedGeneration", "replicas", *within, "unavailableReplicas", "collisionCount")
+    names = (
+        "observedGeneration",
+        "replicas",
+        *within,
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    )
     _check_counts(_status(new), names, within, errs)
     _check_available(_status(new), errs)
     _check_collisions(_status(new), _status(old), errs)
