@@ -447,7 +447,7 @@ class ClusterNodes:
         kubelet = self._pool.node(node).kubelet if self._pool is not None else None
         if kubelet is None:
             raise ConnectionRefusedError("its kubelet is not running")
-        return kubelet.server.stats.cpu_and_memory()
+        return kubelet.server.stats.usage()
 
     def kubelets(self) -> KubeletOptions:
         """How the API server reaches kubelets and pods: over the cluster network, with the client

@@ -8,6 +8,7 @@ import pytest
 from tests.kubelet.world import World
 
 from transom.kit.prometheus import format_number
+from transom.machinery.resource_metrics import read_stats_summary
 
 INODES = {"inodesFree", "inodes", "inodesUsed"}
 DISK = {"time", "availableBytes", "capacityBytes", "usedBytes"}
@@ -186,3 +187,18 @@ def test_claims_are_measured_by_their_file_system() -> None:
         f"{format_number(disk.capacity)}\n"
     )
     assert line in world.text("/metrics")[1]
+
+
+@pytest.mark.parametrize("runtime", ["docker", "containerd"])
+def test_collectors_get_what_they_read_of_the_short_form(
+    runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(runtime=runtime)
+    stats = world.server.stats
+    whole = stats.cpu_and_memory()
+    monkeypatch.setattr(type(world.env.os), "system_containers", None)  # is not called
+    found = stats.usage()
+    assert found["pods"] == whole["pods"]
+    assert found["node"] == {**whole["node"], "systemContainers": []}
+    samples = read_stats_summary(found)
+    assert samples == read_stats_summary(whole) and samples.node and samples.pods

@@ -107,6 +107,7 @@ class StatsProvider:
             if row is not None:
                 pods.append(row)
         node = self._node(measured, pods, now, env.host.boot_time)
+        self._add_system_containers(node, pods, now)
         network = env.os.node_stats(
             env.host, [s for m in measured for _, s in m.containers], list(networks.values()), now
         )
@@ -125,11 +126,20 @@ class StatsProvider:
     def cpu_and_memory(self) -> Object:
         """The short form, which reads no disk."""
         now = self._env.clock.time()
+        found = self._usage(now)
+        self._add_system_containers(found["node"], found["pods"], now)
+        return found
+
+    def usage(self) -> Object:
+        """The part of the short form that a collector of metrics reads."""
+        return self._usage(self._env.clock.time())
+
+    # ---- parts ----
+
+    def _usage(self, now: float) -> Object:
         measured = self.measured()
         pods = [self._short_pod(each, now) for each in measured]
         return {"node": self._node(measured, pods, now, self._env.host.boot_time), "pods": pods}
-
-    # ---- parts ----
 
     @property
     def _by_cadvisor(self) -> bool:
@@ -165,8 +175,10 @@ class StatsProvider:
                 "swapAvailableBytes": max(0, env.host.hardware.swap - used),
                 "swapUsageBytes": used,
             }
-        node["systemContainers"] = env.os.system_containers(node, pods, now, self._started)
         return node
+
+    def _add_system_containers(self, node: Object, pods: Sequence[Object], now: float) -> None:
+        node["systemContainers"] = self._env.os.system_containers(node, pods, now, self._started)
 
     def _short_pod(self, each: Measured, now: float) -> Object:
         rows = [self._container(container, stats, each.pod) for container, stats in each.containers]
