@@ -200,3 +200,24 @@ async def test_components_in_the_process_need_it_too() -> None:
             'leases.coordination.k8s.io "x" is forbidden: ',
         )
     await api.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("release", "text"),
+    [
+        ("1.31", 'configmaps "x" is forbidden: '),
+        (
+            "1.32",
+            'configmaps "x" is forbidden: User "ann" cannot create resource "configmaps" in API '
+            'group "" in the namespace "default"',
+        ),
+    ],
+)
+async def test_the_error_names_the_permission_since_1_32(release: str, text: str) -> None:
+    api = await start(release=release)
+    await grant(api, rule("patch"))
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    target = f"{CORE}/configmaps/x?fieldManager=m"
+    status, answer = await api.call("PATCH", target, body, media=APPLY, peer=ANN)
+    assert (status, answer["message"]) == (403, text)
+    await api.server.stop()

@@ -465,3 +465,22 @@ async def test_certificates_of_pods_are_for_signers_that_the_pod_names() -> None
         # The signer is accepted; validation has the next word.
         code, answer = await api.call("POST", target, asking("example.com/s"), **ONE)
         assert code == 422, answer["message"]
+
+
+@pytest.mark.parametrize(("release", "shown"), [("1.20", True), ("1.21", False), ("1.36", False)])
+async def test_a_wrong_uid_does_not_reveal_the_right_one(release: str, shown: bool) -> None:
+    """A node could otherwise learn the UIDs of pods on other nodes."""
+    async with run(release=release) as api:
+        await make_node(api)
+        await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
+        spec = {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
+        found = {}
+        for name, where in (("mine", "n1"), ("theirs", "n2")):
+            body = {"metadata": {"name": name}, "spec": {**spec, "nodeName": where}}
+            found[name] = (await api.ok("POST", f"{DEFAULT}/pods", body))["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": "theirs", "uid": found["mine"]}
+        body = {"spec": {"audiences": [], "boundObjectRef": reference}}
+        target = f"{DEFAULT}/serviceaccounts/default/token"
+        text = await message(api, 403, "POST", target, body, **ONE)
+        assert (found["theirs"] in text) == shown
+        assert "does not match the UID in record" in text

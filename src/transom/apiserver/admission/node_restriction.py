@@ -269,9 +269,11 @@ class NodeRestriction(MutatingPlugin):
             raise a.forbidden("node requested token with a pod binding without a uid")
         pod = self._existing("pods", a.namespace, name)
         if uid != pod["metadata"]["uid"]:
+            hidden = has_behaviour(self._features.release, "HiddenPodUids")
+            known = "" if hidden else f" ({pod['metadata']['uid']})"
             raise a.forbidden(
-                f"the UID in the bound object reference ({uid}) does not match the UID in record "
-                f"({pod['metadata']['uid']}). The object might have been deleted and then recreated"
+                f"the UID in the bound object reference ({uid}) does not match the UID in record"
+                f"{known}. The object might have been deleted and then recreated"
             )
         if not _on(pod, node):
             raise a.forbidden("node requested token bound to a pod scheduled on a different node")

@@ -91,14 +91,16 @@ class Authorization:
         """Return when allowed, raise 403 otherwise."""
         self.decide(user, info).authorized(user, info)
 
-    def require_create(self, user: UserInfo, info: Authorized) -> None:
+    def require_create(self, user: UserInfo, info: Authorized, *, explained: bool = False) -> None:
         """An update or apply of an object that does not exist creates it, which also requires
         `create` on this name. So does a connection to a pod with GET.
 
-        Raises 403 with the message of Kubernetes' update handler, which is shorter than that of the
-        request filter.
+        Raises 403, with only the authorizers' reason unless `explained`.
         """
-        decision = self.decide(user, info._replace(verb="create"))
+        asked = info._replace(verb="create")
+        decision = self.decide(user, asked)
+        if not decision.allowed and explained:
+            raise refusal(user, asked, decision.reason)
         if not decision.allowed:
             raise errors.forbidden(
                 GroupResource(info.group, info.resource), info.name, decision.reason

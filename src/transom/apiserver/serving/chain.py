@@ -29,6 +29,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import is_recursion_error
 from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import Store, StoreError
 
 log = logging.getLogger("transom.apiserver")
@@ -53,7 +54,7 @@ def request_steps(
         *(() if auditor is None else (audit,)),
         Impersonate(authorize, resources.release),
         FlowControl(flows, turns, resources, store),
-        Authorize(authorize, clock),
+        Authorize(authorize, clock, resources.release),
         Execute(dispatch),
     )
 
@@ -322,9 +323,10 @@ class FlowControl:
 
 
 class Authorize:
-    def __init__(self, authorize: Authorization, clock: Clock) -> None:
+    def __init__(self, authorize: Authorization, clock: Clock, release: Release) -> None:
         self._authorize = authorize
         self._clock = clock
+        self._explained = has_behaviour(release, "ExplainedCreateOnUpdate")
 
     def __call__(self, exchange: ApiExchange[T]) -> None:
         user, request_info, ctx = exchange.user, exchange.request_info, exchange.ctx
@@ -341,7 +343,9 @@ class Authorize:
             exchange.event.decided(bool(decision.allowed), decision.reason)
         exchange.info = decision.authorized(user, request_info)
         if verb in _UPDATES:
-            ctx.authorize_create = partial(self._authorize.require_create, user, exchange.info)
+            ctx.authorize_create = partial(
+                self._authorize.require_create, user, exchange.info, explained=self._explained
+            )
 
 
 class Execute:

@@ -93,6 +93,8 @@ Behaviour = Literal[
     "NodeResourceSlices",
     "NodeReferencesOfEveryKind",
     "NodePodCertificates",
+    "ExplainedCreateOnUpdate",
+    "HiddenPodUids",
     "ClusterTrustBundles",
     "NodeCertificateRequests",
     "EmbeddedNamesInErrors",
@@ -287,6 +289,10 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NodeResourceSlices": Release(1, 31),
     # NodeRestriction: mirror pods refer to no API object, not only to some kinds.
     "NodeReferencesOfEveryKind": Release(1, 34),
+    # An update that may not create says which permission is missing.
+    "ExplainedCreateOnUpdate": Release(1, 32),
+    # NodeRestriction: an error about a wrong UID of a pod does not show the right one.
+    "HiddenPodUids": Release(1, 21),
     # NodeRestriction: certificates of a pod are for the signers that it names.
     "NodePodCertificates": Release(1, 37),
     "NodeCertificateRequests": Release(1, 31),
