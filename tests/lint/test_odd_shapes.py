@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from transom.lint.config import LintConfig
 from transom.lint.engine import lint_sources
 from transom.lint.fixes.apply import apply_fixes
 from transom.lint.fixes.values import value_at_path, with_change
-from transom.lint.sources import SourcesRead
+from transom.lint.objects import manifest_objects
+from transom.lint.sources import SourcesRead, read_sources
 from transom.windows.target_nodes import target_nodes_from_options, target_nodes_of_cluster
 
 ODD: tuple[Any, ...] = (None, 5, "x", [], {}, [None, {"name": 7}], {"a": None}, True)
@@ -69,3 +71,13 @@ def test_changes_are_made_to_copies() -> None:
     value = {"a": {"b": 1, "c": 2}}
     assert with_change(value, FixStep("drop", ("a", "b"))) == {"a": {"c": 2}}
     assert value == {"a": {"b": 1, "c": 2}}
+
+
+def test_endless_files_and_deep_json_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"a":' * 5000 + r'"\/"' + "}" * 5000)
+    reading = read_sources([str(tmp_path / "zero.yaml")], ())
+    assert reading.problems == [f"{tmp_path / 'zero.yaml'}: it is too large"]
+    found = list(manifest_objects(read_sources([str(deep)], ()).sources[0]))
+    assert [type(one).__name__ for one in found] == ["BrokenDocument"]

@@ -167,3 +167,13 @@ def test_every_format_contains_all_findings() -> None:
     for name, form in MACHINE.items():
         text = form(some())
         assert "WIN-RES-003" in text and "WIN-POD-004" in text, name
+
+
+def test_names_forge_no_lines() -> None:
+    """Nor commands for GitHub, which reads them at the beginning of a line."""
+    name = r'"a\n::stop-commands::x\r\e[31m\u202eb"'
+    text = TEXT.replace("{name: a}", f"{{name: {name}}}", 1)
+    shown = render_text(report(text))
+    assert r"Pod a\n::stop-commands::x\r\x1b[31m\u202eb: spec.hostPID" in shown
+    assert not any(line.lstrip().startswith("::") for line in shown.splitlines())
+    assert "\x1b" not in shown and "\u202e" not in shown

@@ -123,7 +123,7 @@ def _plain_json(
     """
     try:
         value = json.loads(source.text.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         yield problem
         return
     if isinstance(value, dict):

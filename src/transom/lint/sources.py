@@ -68,10 +68,11 @@ def read_sources(paths: Sequence[str], exclude: Sequence[str] = ()) -> SourcesRe
 
 
 def _stdin(reading: SourcesRead) -> None:
-    data = sys.stdin.buffer.read()
-    text = _decode(data)
+    data = sys.stdin.buffer.read(_LARGEST + 1)
+    text = _decode(data) if len(data) <= _LARGEST else None
     if text is None:
-        reading.problems.append("standard input is not text in UTF-8")
+        why = "not text in UTF-8" if len(data) <= _LARGEST else "too large"
+        reading.problems.append(f"standard input is {why}")
         return
     reading.sources.append(ManifestSource("<stdin>", SourceText(text), "<stdin>"))
 
@@ -133,9 +134,10 @@ def _file(
         return
     seen.add(real)
     try:
-        if path.stat().st_size > _LARGEST:
+        with path.open("rb") as file:  # perhaps a pipe; a device may never end
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
             raise OSError("it is too large")
-        data = path.read_bytes()
     except OSError as error:
         reading.problems.append(f"{path}: {error.strerror or error}")
         return

@@ -1,4 +1,8 @@
-"""The human-readable format: position, source line, effect and remedy."""
+"""The human-readable format: position, source line, effect and remedy.
+
+Texts of manifests are escaped: a name with a line end could forge findings, or commands for the CI
+system that shows the output.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Final
 
+from transom.kit.escaping import escape_line
 from transom.lint.engine import LintReport
 from transom.lint.findings import LintFinding
 from transom.windows.builds import BUILDS
@@ -22,7 +27,7 @@ def render_text(report: LintReport, colours: bool = False, width: int = WIDTH) -
     colouring = _coloured if colours else _plain
     release = report.target_nodes.release
     parts = [_finding(finding, release, colouring, width) for finding in report.findings]
-    parts += [f"{colouring('note:', 'dim')} {note}\n" for note in report.notes]
+    parts += [f"{colouring('note:', 'dim')} {escape_line(note)}\n" for note in report.notes]
     return "\n".join((*parts, report_summary(report)))
 
 
@@ -75,17 +80,19 @@ def _target(target: NodeTarget) -> str:
 
 def _finding(finding: LintFinding, release: Release, colouring: _Colouring, width: int) -> str:
     line, column = finding.place
-    where = f"{finding.source.name}:{line}:{column}" if line else finding.source.name
+    name = escape_line(finding.source.name)
+    where = f"{name}:{line}:{column}" if line else name
     lines = [
         (
             f"{colouring(where, 'bold')}: {colouring(finding.severity, finding.severity)} {finding.id}: "
-            f"{finding.message}"
+            f"{escape_line(finding.message)}"
         )
     ]
     lines += _excerpt(finding, colouring, width)
     if finding.obj is not None:
         origin = f" (from {finding.obj.origin})" if finding.obj.origin else ""
-        lines.append(f"  {finding.obj.title}{origin}: {finding.path or 'the whole object'}")
+        place = f"{finding.obj.title}{origin}: {finding.path or 'the whole object'}"
+        lines.append(f"  {escape_line(place)}")
     lines += _paragraph("", finding.consequence, width)
     lines += _paragraph("fix: ", finding.remedy, width)
     lines += _paragraph("see: ", documentation_page(finding.limit, release), width)
@@ -105,7 +112,7 @@ def _excerpt(finding: LintFinding, colouring: _Colouring, width: int) -> Iterato
     if len(shown) > 2 * width:
         cut = max(0, len(before) - 20)
         shown, before = "..." + shown[cut : cut + width], "..." + before[cut:]
-    yield f"  {colouring(number, 'dim')} {colouring('|', 'dim')} {shown}"
+    yield f"  {colouring(number, 'dim')} {colouring('|', 'dim')} {escape_line(shown)}"
     yield (
         f"  {' ' * len(number)} {colouring('|', 'dim')} "
         f"{' ' * len(before)}{colouring(carets, finding.severity)}"
@@ -115,7 +122,7 @@ def _excerpt(finding: LintFinding, colouring: _Colouring, width: int) -> Iterato
 def _paragraph(label: str, text: str, width: int) -> list[str]:
     return (
         wrap(
-            text,
+            escape_line(text),
             width,
             initial_indent=f"  {label}",
             subsequent_indent="  " + " " * len(label),

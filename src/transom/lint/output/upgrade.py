@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from transom.kit.escaping import escape_line
 from transom.lint.upgrade import UpgradeReport
 from transom.lint.upgrade_checks import Outcome, UpgradeItem
 from transom.windows.records import NodeTarget
@@ -48,7 +49,7 @@ def _grouped(items: list[UpgradeItem]) -> Iterator[str]:
     for id, members in sorted(by_record.items()):
         yield f"  {id}  {members[0].record.title}"
         for item in members:
-            yield f"    {item.place}: {item.obj}: {item.message or item.path}"
+            yield escape_line(f"    {item.place}: {item.obj}: {item.message or item.path}")
         if members[0].outcome != "works":
             for remedy in dict.fromkeys(item.remedy for item in members):
                 yield f"      change: {remedy}"

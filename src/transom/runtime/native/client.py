@@ -13,7 +13,8 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from transom.runtime.native.monitor.__main__ import SOCKET
 
 _STARTS = 3
 _AT_ONCE = 2 * (os.cpu_count() or 1) + 2  # runs of runc: more would only wait for each other
+_LONGEST_TURN = 5.0
 MonitorListener = Callable[[dict[str, Any]], None]
 
 
@@ -176,9 +178,24 @@ class Monitor:
         async with self.turn():
             return await self.ask(do, **fields)
 
-    def turn(self) -> asyncio.Semaphore:
-        """Held for CPU-intensive work: more at once would only wait for each other."""
-        return self._working
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Held for CPU-intensive work: more at once would only wait for each other. Work that takes
+        long waits for something else, and gives the turn back.
+        """
+        await self._working.acquire()
+        held = [self._working]
+
+        def give_back() -> None:
+            if held:
+                held.pop().release()
+
+        timer = asyncio.get_running_loop().call_later(_LONGEST_TURN, give_back)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            give_back()
 
     def send(
         self, do: str, *, descriptors: Sequence[int] = (), **fields: Any

@@ -70,7 +70,10 @@ def _check_sub_path(c: NativeContainer, mount: Mount, root: Path) -> None:
     if not mount.image_sub_path:
         return
     within = image_volume_path(c.sandbox.id, mount.image)
-    path = image_source(root, mount)
+    try:
+        path = image_source(root, mount)
+    except OSError as problem:  # a link leads nowhere
+        raise image_sub_path_missing(mount, within) from problem
     if not path.exists():
         raise image_sub_path_missing(mount, within)
     if not path.is_dir():

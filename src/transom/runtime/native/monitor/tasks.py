@@ -37,6 +37,8 @@ _CHUNK = 64 << 10
 _LAST_OUTPUT = 2.0  # seconds to wait for pipes that another process keeps open after the exit
 _INPUT_WAITS = 1 << 20
 _ERRORS = 16 << 10
+START_SECONDS = 60.0  # for runc to start a process
+_CLEAN_UP_SECONDS = 5.0
 
 
 class AttachedClient(Protocol):
@@ -50,6 +52,9 @@ class AttachedClient(Protocol):
 class TaskLaunch:
     """One run of runc that starts a process which becomes our child. `done` receives a pid, or 0
     and the error.
+
+    runc reads files of the container, such as /etc/passwd, where an image or another container of
+    the pod can put a pipe: it would wait for ever, so it has a deadline.
     """
 
     def __init__(
@@ -67,14 +72,29 @@ class TaskLaunch:
         self._done = done
         loop.start_begins()
         try:
-            loop.spawn(argv, stdio, self._ended)
+            self._pid = loop.spawn(argv, stdio, self._ended)
         except OSError as problem:
             loop.start_ends()
             raise OSError(problem.errno, f"{argv[0]}: {problem.strerror}") from problem
+        self._expired = False
+        self._timer = loop.later(START_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        """Ends the container's first process, so that runc cleans up, and then runc itself."""
+        if self._expired:
+            _kill(self._pid)
+            return
+        self._expired = True
+        for pid in child_processes(self._pid):
+            _kill(pid)
+        self._timer = self._loop.later(_CLEAN_UP_SECONDS, self._expire)
 
     def _ended(self, status: int) -> None:
+        self._timer.cancel()
         pid, text = 0, ""
-        if status == 0:
+        if self._expired:
+            text = "context deadline exceeded"
+        elif status == 0:
             try:
                 with open(self._pid_file) as file:
                     pid = int(file.read())
@@ -84,6 +104,21 @@ class TaskLaunch:
             text = _last_error(self._log)
         self._done(pid, text)  # adopts the process
         self._loop.start_ends()
+
+
+def child_processes(pid: int) -> list[int]:
+    """The children of all threads of a process."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _last_error(path: str) -> str:
