@@ -483,3 +483,39 @@ def test_claims_and_containers_in_the_status_of_a_pod(
     ]
     for error, (_, text) in zip(errors, expected, strict=True):
         assert error.detail.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("minor", "expected"),
+    [
+        (24, ["spec.csi.name", "spec.csi.nodePublishSecretRef.namespace: Required value"]),
+        (
+            25,
+            [
+                "spec.csi.controllerPublishSecretRef.name",
+                "spec.csi.nodePublishSecretRef.namespace: Required value",
+                "spec.csi.nodeExpandSecretRef.name: Required value",
+            ],
+        ),
+    ],
+)
+def test_secrets_of_csi_volumes_are_checked_each_by_itself_since_1_25(
+    minor: int, expected: list[str]
+) -> None:
+    csi = {
+        "driver": "d.example.com",
+        "volumeHandle": "h",
+        "controllerPublishSecretRef": {"name": "A", "namespace": "n"},
+        "nodePublishSecretRef": {"name": "a"},
+        "nodeExpandSecretRef": {"namespace": "n"},
+    }
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi}
+    found = created(minor, "/PersistentVolume", {"metadata": {"name": "a"}, "spec": spec})
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
+
+
+def test_an_end_port_of_a_named_port_is_reported_first() -> None:
+    spec = {"podSelector": {}, "ingress": [{"ports": [{"port": "a%", "endPort": 5}]}]}
+    found = created(36, "networking.k8s.io/NetworkPolicy", {"metadata": dict(META), "spec": spec})
+    assert [text.partition(":")[0].rpartition(".")[2] for text in found][:2] == ["endPort", "port"]

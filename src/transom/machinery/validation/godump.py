@@ -142,7 +142,9 @@ def json_form(go_type: str, value: Any, release: Release = DEFAULT) -> Any:
     if members is None:
         if value is None or (go_type == "core.ResourceList" and not value):
             return _JSON_ZEROS.get(go_type, "")
-        return _sorted_maps(value)
+        return (
+            dict(sorted(value.items())) if go_type == "core.ResourceList" else _sorted_maps(value)
+        )
     out: dict[str, Any] = {}
     for f in members:
         inner = lift_fields(f.type, value, (value or {}).get(f.json)) if f.json else value

@@ -403,9 +403,11 @@ def _policy_port(port: Mapping[str, Any], path: str, options: PolicyOptions) -> 
     protocol = port.get("protocol")
     if protocol is not None and protocol not in _PROTOCOLS:
         errors.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
-    if port.get("port") is not None:
-        errors += port_num_or_name(port["port"], f"{path}.port")
-    return errors + (_end_port(port, path) if options.end_ports else [])
+    last = _end_port(port, path) if options.end_ports else []
+    if port.get("port") is None:
+        return errors + last
+    first = port_num_or_name(port["port"], f"{path}.port")
+    return errors + (last + first if isinstance(port["port"], str) else first + last)
 
 
 def _policy_spec(obj: Object, options: PolicyOptions) -> Errors:

@@ -145,6 +145,29 @@ def _csi(source: dict[str, Any], path: str, errors: Errors) -> None:
             )
 
 
+_CSI_SECRETS = (
+    "controllerPublishSecretRef",
+    "controllerExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeExpandSecretRef",
+)
+
+
+def _csi_since_1_25(source: dict[str, Any], path: str, errors: Errors) -> None:
+    errors += csi_driver_name(source.get("driver", ""), f"{path}.driver")
+    check_required(source, ("volumeHandle",), path, errors)
+    for field in _CSI_SECRETS:
+        reference, where = source.get(field), f"{path}.{field}"
+        if reference is not None:
+            name, namespace = reference.get("name"), reference.get("namespace")
+            errors += dns_subdomain(name, f"{where}.name") if name else [required(f"{where}.name")]
+            errors += (
+                dns_label(namespace, f"{where}.namespace")
+                if namespace
+                else [required(f"{where}.namespace")]
+            )
+
+
 # source -> (check, last part of the path in its errors, last part if it is an extra source)
 _SOURCES: dict[str, tuple[Check, str, str]] = {
     name: (check, more[0] if more else name, more[1] if more else name)
@@ -192,7 +215,9 @@ _TAKES_MOUNT_OPTIONS = frozenset(
 )
 
 
-def _volume_source(spec: Mapping[str, Any], name: str, path: str, inline: bool) -> Errors:
+def _volume_source(
+    spec: Mapping[str, Any], name: str, path: str, inline: bool, options: VolumeOptions
+) -> Errors:
     errors: Errors = []
     taken = False
     for field, (check, shown, clash) in _SOURCES.items():
@@ -204,6 +229,8 @@ def _volume_source(spec: Mapping[str, Any], name: str, path: str, inline: bool) 
             errors.append(forbidden(f"{path}.{clash}", "may not specify more than 1 volume type"))
             continue
         taken = True
+        if field == "csi" and options.secret_references:
+            check = _csi_since_1_25
         check(source, f"{path}.{shown}", errors)
         portal = (
             source.get("targetPortal", "") if field == "iscsi" and "initiatorName" in source else ""
@@ -264,6 +291,7 @@ class VolumeOptions(NamedTuple):
     attributes_class: bool = False
     moves: bool = False  # the node affinity may change
     types: SchemaType | None = None  # the spec's, where errors show it as JSON
+    secret_references: bool = False  # of CSI volumes are checked each by itself
 
 
 _BASE_VOLUME = VolumeOptions()
@@ -280,6 +308,7 @@ def volume_options(features: FeatureSet) -> VolumeOptions:
         features.enabled("VolumeAttributesClass"),
         features.enabled("MutablePVNodeAffinity"),
         types,
+        has_behaviour(features.release, "CsiSecretReferences"),
     )
 
 
@@ -322,7 +351,7 @@ def validate_volume_spec(
             if inline
             else _node_affinity(spec["nodeAffinity"], f"{path}.nodeAffinity")
         )
-    errors += _volume_source(spec, name, path, inline)
+    errors += _volume_source(spec, name, path, inline, options)
     host_path = (spec.get("hostPath") or {}).get("path", "")
     if policy == "Recycle" and host_path and posixpath.normpath(host_path) in ("/", "//"):
         errors.append(forbidden(where, "may not be 'recycle' for a hostPath mount of '/'"))

@@ -42,11 +42,13 @@ from transom.machinery.validation.names import (
     is_qualified_name,
     name_is_dns_subdomain,
 )
-from transom.machinery.validation.persistentvolume import validate_volume_spec
+from transom.machinery.validation.persistentvolume import VolumeOptions, validate_volume_spec
 from transom.machinery.validation.repetitions import repetitions
 from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 
 _PARAMETERS_LIMIT = 256 * 1024
+_INLINE = VolumeOptions()
+_INLINE_SINCE_1_36 = VolumeOptions(secret_references=True)
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
@@ -142,7 +144,7 @@ def validate_storage_class_update(
     )
 
 
-def _attachment_source(source: Mapping[str, Any]) -> Errors:
+def _attachment_source(source: Mapping[str, Any], options: VolumeOptions) -> Errors:
     inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if inline is None and name is None:
         return [required("spec.source", _ONE_SOURCE)]
@@ -160,7 +162,9 @@ def _attachment_source(source: Mapping[str, Any]) -> Errors:
             ]
         )
 
-    return validate_volume_spec(inline, "", "spec.source.inlineVolumeSpec", inline=True)
+    return validate_volume_spec(
+        inline, "", "spec.source.inlineVolumeSpec", inline=True, options=options
+    )
 
 
 def validate_attachment(obj: Object) -> Errors:
@@ -168,10 +172,10 @@ def validate_attachment(obj: Object) -> Errors:
     return _attachment_errors(obj, [] if attacher else [required("spec.attacher")])
 
 
-def _attachment_errors(obj: Object, attacher: Errors) -> Errors:
+def _attachment_errors(obj: Object, attacher: Errors, options: VolumeOptions = _INLINE) -> Errors:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain) + attacher
-    errors += _attachment_source(spec.get("source") or {}) + dns_subdomain(
+    errors += _attachment_source(spec.get("source") or {}, options) + dns_subdomain(
         spec.get("nodeName", ""), "spec.nodeName"
     )
     if _size(status.get("attachmentMetadata") or {}) > _PARAMETERS_LIMIT:
@@ -195,7 +199,8 @@ def _attached_volume_name(spec: Object) -> Errors:
 
 def _validate_attachment_once(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
-    errors = _attachment_errors(obj, csi_driver_name(spec.get("attacher", ""), "spec.attacher"))
+    attacher = csi_driver_name(spec.get("attacher", ""), "spec.attacher")
+    errors = _attachment_errors(obj, attacher, _INLINE_SINCE_1_36)
     return errors + _attached_volume_name(spec)
 
 
