@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.etcd_process import EtcdProcess, require_etcd
 
 from transom.kit.loop_watchdog import DEFAULT_BUDGET, MARK, LongCallback, exact_watch
 
@@ -238,3 +239,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def kubectl(request: pytest.FixtureRequest, cluster: Cluster) -> Kubectl:
     return Kubectl(request.param, cluster)
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
+    require_etcd()
+    member = EtcdProcess(tmp_path_factory.mktemp("etcd")).start()
+    yield member
+    member.kill()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.apiserver.harness import Api
@@ -50,14 +49,6 @@ DEFINITION = {
         ],
     },
 }
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    require_etcd()
-    member = EtcdProcess(tmp_path_factory.mktemp("etcd")).start()
-    yield member
-    member.kill()
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:

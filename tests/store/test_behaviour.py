@@ -1,14 +1,14 @@
 """The behaviour of every store, with any engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.conftest import ContextFactory
-from tests.etcd_process import EtcdProcess, require_etcd
+from tests.etcd_process import EtcdProcess
 
 from transom.kit.clock import Clock, VirtualClock
 from transom.store.api import (
@@ -27,14 +27,6 @@ from transom.store.sqlite import SqliteStore
 
 Run = Callable[[Callable[[Store], Awaitable[None]]], None]
 Make = Callable[..., Store]
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    require_etcd()
-    member = EtcdProcess(tmp_path_factory.mktemp("etcd")).start()
-    yield member
-    member.kill()
 
 
 @pytest.fixture(params=["memory", "sqlite", "etcd"])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
-from tests.etcd_process import EtcdProcess, Forwarder, require_etcd
+from tests.etcd_process import EtcdProcess, Forwarder
 
 from transom.store.api import PreconditionFailed, StoreEvent, StoreUnavailable
 from transom.store.etcd.client import EtcdClient, parse_etcd_address
@@ -20,14 +20,6 @@ from transom.store.etcd.store import EtcdStore
 _STEPS = 150
 _WRITERS = 6
 _KEYS = 5
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    require_etcd()
-    member = EtcdProcess(tmp_path_factory.mktemp("etcd")).start()
-    yield member
-    member.kill()
 
 
 class ReplayedWatch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,14 +63,6 @@ LISTED = (
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 )
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    require_etcd()
-    member = EtcdProcess(tmp_path_factory.mktemp("etcd")).start()
-    yield member
-    member.kill()
 
 
 @pytest.fixture
