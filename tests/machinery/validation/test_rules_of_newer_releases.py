@@ -519,3 +519,14 @@ def test_an_end_port_of_a_named_port_is_reported_first() -> None:
     spec = {"podSelector": {}, "ingress": [{"ports": [{"port": "a%", "endPort": 5}]}]}
     found = created(36, "networking.k8s.io/NetworkPolicy", {"metadata": dict(META), "spec": spec})
     assert [text.partition(":")[0].rpartition(".")[2] for text in found][:2] == ["endPort", "port"]
+
+
+def test_names_of_declared_features_are_checked_and_sorted() -> None:
+    names = ["B", "A/b", "A/b", "a"]
+    node = {"metadata": {"name": "n"}, "status": {"declaredFeatures": names}}
+    found = [text.partition(": invalid feature")[0] for text in created(36, "/Node", node)]
+    assert found == [
+        'status.declaredFeatures[1]: Invalid value: "A/b": list must be sorted alphabetically',
+        'status.declaredFeatures[2]: Duplicate value: "A/b"',
+        'status.declaredFeatures[3]: Invalid value: "a"',
+    ]

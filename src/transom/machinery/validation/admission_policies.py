@@ -27,7 +27,11 @@ from transom.machinery.validation.admissionregistration import validate_operatio
 from transom.machinery.validation.checks import check_each
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.match_conditions import validate_match_conditions
-from transom.machinery.validation.meta import validate_any_object_meta, validate_label_selector
+from transom.machinery.validation.meta import (
+    validate_any_object_meta,
+    validate_conditions,
+    validate_label_selector,
+)
 from transom.machinery.validation.names import (
     is_dns1035_label,
     is_dns1123_subdomain,
@@ -424,7 +428,7 @@ def _status_update(_release: Release, new: Object, _old: Object) -> Errors:
             errors.append(required(f"{path}[{i}].warning"))
         if not (warning.get("fieldRef") or "").strip():
             errors.append(required(f"{path}[{i}].fieldRef"))
-    return errors
+    return errors + validate_conditions(status.get("conditions"), "status.conditions")
 
 
 _GROUP: Final = "admissionregistration.k8s.io"

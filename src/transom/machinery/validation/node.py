@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_pattern
 from transom.machinery.field import (
     FieldError,
     duplicate,
@@ -35,6 +37,8 @@ from transom.machinery.validation.meta import (
     validate_object_meta_update,
 )
 from transom.machinery.validation.names import (
+    DNS1123_SUBDOMAIN_MAX,
+    byte_len,
     is_config_map_key,
     is_label_value,
     name_is_dns_label,
@@ -148,12 +152,39 @@ def _pod_cidrs(cidrs: Sequence[str]) -> Errors:
     return errors
 
 
+_FEATURE_NAME = lazy_pattern(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*\Z")
+
+
+def _declared_features(node: Object) -> Errors:
+    """Of the status, in releases that have them."""
+    errors: Errors = []
+    names = (node.get("status") or {}).get("declaredFeatures") or ()
+    for i, name in enumerate(names):
+        path, begin = f"status.declaredFeatures[{i}]", f"invalid feature name {go_quote(name)}: "
+        if i and name == names[i - 1]:
+            errors.append(duplicate(path, name))
+        elif i and name < names[i - 1]:
+            errors.append(invalid(path, name, "list must be sorted alphabetically"))
+        if byte_len(name) > DNS1123_SUBDOMAIN_MAX:
+            text = f"must be no more than {DNS1123_SUBDOMAIN_MAX} characters"
+            errors.append(invalid(path, name, begin + text))
+        elif not _FEATURE_NAME.match(name):
+            text = (
+                "must start with an UpperCamelCase segment, with subsequent segments separated by "
+                "'/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "
+                "characters and slashes"
+            )
+            errors.append(invalid(path, name, begin + text))
+    return errors
+
+
 def validate_node(node: Object) -> Errors:
     spec = node.get("spec") or {}
     errors = validate_object_meta(node["metadata"], False, name_is_dns_subdomain) + _annotations(
         node["metadata"]
     )
     errors += _taints(spec.get("taints") or (), "metadata.taints") + _resources(node)
+    errors += _declared_features(node)
     return errors + _pod_cidrs(spec.get("podCIDRs") or ())
 
 
@@ -166,7 +197,7 @@ def validate_node_status_update(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"]) + _annotations(
         new["metadata"]
     )
-    errors += _resources(new)
+    errors += _resources(new) + _declared_features(new)
     addresses = status.get("addresses") or ()
     repeated = repetitions(addresses)
     errors += [

@@ -100,6 +100,17 @@ def drop_disabled_node_fields(
         new["spec"]["podCIDRs"] = ranges[:1]
 
 
+def drop_disabled_node_status(
+    storage: StorageRules, _ctx: RequestContext, new: Object, old: Object
+) -> None:
+    if (
+        has_behaviour(storage.release, "NoKubeletConfigSources")
+        and (old.get("status") or {}).get("config") is None
+        and "config" in (new.get("status") or {})
+    ):
+        new["status"] = {k: v for k, v in new["status"].items() if k != "config"}
+
+
 def drop_disabled_autoscaler_fields(
     storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
 ) -> None:

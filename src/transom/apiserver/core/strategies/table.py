@@ -59,6 +59,16 @@ def _daemonset_generation(
         }
 
 
+def _daemonset_status(
+    _storage: StorageRules, _ctx: RequestContext, new: Object, old: Object
+) -> None:
+    """The annotation is a field of the spec, which a status update keeps."""
+    kept = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION)
+    if kept is not None:
+        annotations = new["metadata"].get("annotations") or {}
+        new["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: kept}
+
+
 def _daemonset_annotation(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
     _daemonset_create(storage, ctx, obj)
     annotations = obj["metadata"].get("annotations") or {}
@@ -150,7 +160,10 @@ def _volume_status(storage: StorageRules, ctx: RequestContext, new: Object, old:
         return
     status, before = new.get("status") or {}, old.get("status") or {}
     time = "lastPhaseTransitionTime"
-    if status.get("phase") != before.get("phase") and status.get(time) == before.get(time):
+    if status.get("phase") == before.get("phase"):
+        if status.get(time) is None and before.get(time) is not None:
+            new["status"] = {**status, time: before[time]}
+    elif status.get(time) in (None, before.get(time)):
         new["status"] = {**status, time: rfc3339(ctx.now)}
 
 
@@ -237,6 +250,7 @@ STRATEGIES: dict[str, Strategy] = {
         created_with_status=True,
         on_create=gates.drop_disabled_node_fields,
         on_update=gates.drop_disabled_node_fields,
+        on_status=gates.drop_disabled_node_status,
     ),
     "/PersistentVolume": Strategy(
         return_deleted=True, on_create=_volume_create, on_status=_volume_status
@@ -280,6 +294,7 @@ STRATEGIES: dict[str, Strategy] = {
         generation=_SPEC,
         on_create=_daemonset_annotation,
         on_update=_daemonset_generation,
+        on_status=_daemonset_status,
         orphan_versions=_ORPHANING,
     ),
     "apps/Deployment": Strategy(
