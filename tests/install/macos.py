@@ -3,7 +3,8 @@
     python tests/install/macos.py up --name test
 
 The functions and constants that Python offers on Linux and not on macOS are removed before anything
-of Transom is imported, there is no /proc and no /sys, and `sys.platform` says darwin.
+of Transom is imported, there is no /proc and no /sys, and `sys.platform` says darwin. Sockets have
+no abstract names, and the loopback interface has one address.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LINUX_ONLY = {
         "AF_ALG AF_NETLINK AF_PACKET AF_VSOCK IP_BIND_ADDRESS_NO_PORT IP_TRANSPARENT MSG_CMSG_CLOEXEC "
         "MSG_NOSIGNAL NETLINK_ROUTE SOCK_CLOEXEC SOCK_NONBLOCK SO_BINDTODEVICE SO_DOMAIN SO_MARK "
         "SO_PEERCRED SO_PROTOCOL TCP_CORK TCP_DEFER_ACCEPT TCP_INFO TCP_KEEPIDLE TCP_LINGER2 "
-        "TCP_NOTSENT_LOWAT TCP_QUICKACK TCP_SYNCNT TCP_USER_TIMEOUT"
+        "SOCK_SEQPACKET TCP_NOTSENT_LOWAT TCP_QUICKACK TCP_SYNCNT TCP_USER_TIMEOUT"
     ),
     time: "CLOCK_BOOTTIME CLOCK_TAI pthread_getcpuclockid",
 }
@@ -59,7 +60,21 @@ _LINUX_CALLS = (
     "mount",
     "umount2",
     "syscall",
+    "syncfs",
+    "inotify_init1",
+    "signalfd",
+    "eventfd",
+    "memfd_create",
+    "timerfd_create",
+    "epoll_create1",
+    "close_range",
+    "getrandom",
+    "renameat2",
+    "statx",
+    "accept4",
+    "sched_setaffinity",
 )
+_LONGEST_PATH = 103  # of a Unix socket
 
 
 def _refuse_linux_files(event: str, arguments: tuple[Any, ...]) -> None:
@@ -85,8 +100,32 @@ def _without_linux_files(real: Any) -> Any:
     return call
 
 
+def _check_address(address: Any, *, bound: bool) -> None:
+    """Raises what macOS raises for an address of a socket."""
+    if isinstance(address, tuple):
+        host = str(address[0])
+        if bound and host.startswith("127.") and host != "127.0.0.1":
+            raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        return
+    path = os.fsencode(address)
+    if path.startswith((b"\0", b"/proc/")):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if len(path) > _LONGEST_PATH:
+        raise OSError("AF_UNIX path too long")
+
+
+def _checked(method: str, real: Any) -> Any:
+    def call(self: socket.socket, address: Any) -> None:
+        _check_address(address, bound=method == "bind")
+        real(self, address)
+
+    return call
+
+
 def hide_linux() -> None:
     sys.addaudithook(_refuse_linux_files)
+    for method in ("bind", "connect"):
+        setattr(socket.socket, method, _checked(method, getattr(socket.socket, method)))
     for name in ("stat", "lstat", "readlink"):
         setattr(os, name, _without_linux_files(getattr(os, name)))
     socket.TCP_KEEPALIVE = socket.TCP_KEEPIDLE  # type: ignore[attr-defined]  # its name there

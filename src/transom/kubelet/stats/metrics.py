@@ -6,6 +6,7 @@ samples.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -24,6 +25,7 @@ else:
     resource = lazy_import("resource")  # not on Windows
 
 _COUNTS: Final = (1, 2, 4, 8, 16)
+_MAXRSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024  # bytes
 _DRA_SECONDS: Final = tuple(0.1 * 400 ** (number / 14) for number in range(15))
 _MANAGER_EVENTS: Final = {"cpu": "pinning", "memory": "pinning", "topology": "admission"}
 
@@ -378,7 +380,7 @@ def _process(started: float) -> list[Family]:
             "process_resident_memory_bytes",
             "gauge",
             "Resident memory size in bytes.",
-            [Sample((), use.ru_maxrss * 1024)],
+            [Sample((), use.ru_maxrss * _MAXRSS_UNIT)],
         ),
         Family(
             "process_max_fds",

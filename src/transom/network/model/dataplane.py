@@ -19,6 +19,7 @@ from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
 from transom.network.api import Accept, NamedStack, Respond
 from transom.network.model import fast
+from transom.network.model.named_socket import NamedSocket
 from transom.network.model.packet_trip import NetworkState
 from transom.network.packets import Packet, Protocol, Walk
 from transom.network.stacks import Fabric, NetworkStack
@@ -87,12 +88,10 @@ class ModelDataplane:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         near, far = socket.socketpair()
         if source:
-            # The name that the peer sees: the socket has no file, so the name only has to be
-            # unique.
             seen = found.packet.source
             caller = f"[{seen}]" if ":" in seen else seen
-            name = f"\0transom/{os.getpid()}/{id(self)}/{next(self._connections)}/{caller}:{found.packet.source_port}"
-            near.bind(name)
+            name = f"\0transom/{next(self._connections)}/{caller}:{found.packet.source_port}".encode()
+            near, far = NamedSocket(near, own=name), NamedSocket(far, peer=name)
         near.setblocking(False)
         far.setblocking(False)
         accept(far)
