@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import orjson
@@ -100,6 +100,27 @@ async def test_objects_come_back_and_watchers_see_ordinary_changes() -> None:
     assert own.get("configmaps/default/deleted")["data"] == {"colour": "blue"}
     assert own.get("configmaps/default/new") is None
     assert await own.restore(name) == 0
+    await own.store.close()
+
+
+async def test_writes_that_are_not_durable_yet_count() -> None:
+    """A kubelet deletes a pod, and a controller changes an object, while a test restores."""
+    own = States()
+    await own.store.start()
+    await own.put("pods/default/web", pod("u1", "Running"))
+    await own.put("configmaps/default/a", config_map("u2", "blue"))
+    name = await own.save()
+    await own.put("pods/default/web", pod("u3", "Running"))
+    red = orjson.dumps(config_map("u2", "red"))
+    accepted: list[Awaitable[object]] = [
+        own.store.delete("pods/default/web"),
+        own.store.put("configmaps/default/a", lambda revision: red),
+    ]
+    assert await own.restore(name) == 2
+    for write in accepted:
+        await write
+    assert own.get("pods/default/web")["status"]["phase"] == "Pending"
+    assert own.get("configmaps/default/a")["data"] == {"colour": "blue"}
     await own.store.close()
 
 

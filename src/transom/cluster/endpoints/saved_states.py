@@ -72,7 +72,11 @@ class SavedStates:
     async def _restore(self, saved: dict[str, StoreRecord]) -> dict[str, Any]:
         """All writes are accepted before anything else runs."""
         now = self._clock.time()
-        current = self._records()
+        current = {  # with accepted writes that are not durable yet: these writes follow them
+            key: record
+            for key in self._records()
+            if (record := self._store.latest(key)) is not None
+        }
         wanted = {
             key: record
             for key, record in saved.items()
@@ -82,9 +86,7 @@ class SavedStates:
         deletions = [
             self._delete(record)
             for key, record in current.items()
-            if key not in saved
-            and not key.startswith((*_KEPT_PREFIXES, *_NODE_BUCKETS))
-            and self._store.latest(key) is not None
+            if key not in saved and not key.startswith((*_KEPT_PREFIXES, *_NODE_BUCKETS))
         ]
         plan = RestorePlan(wanted, current, self._rng)
         deletions += [self._store.delete(key) for key in plan.replaced]
