@@ -90,7 +90,9 @@ class ModelDataplane:
         if source:
             seen = found.packet.source
             caller = f"[{seen}]" if ":" in seen else seen
-            name = f"\0transom/{next(self._connections)}/{caller}:{found.packet.source_port}".encode()
+            name = (
+                f"\0transom/{next(self._connections)}/{caller}:{found.packet.source_port}".encode()
+            )
             near, far = NamedSocket(near, own=name), NamedSocket(far, peer=name)
         near.setblocking(False)
         far.setblocking(False)
