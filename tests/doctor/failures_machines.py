@@ -297,6 +297,15 @@ MACHINE_FAILURES: tuple[Failure, ...] = (
         runtime="docker",
     ),
     Failure(
+        "a CNI plugin that was deleted",
+        "node/windows-1",
+        r'its CNI configuration cannot be used: failed to find plugin "flannel" in path [c:\k\cni]',
+        "restore the plugin",
+        do=remove_file("windows-1", r"C:\k\cni\flannel.exe"),
+        undo=copy_file("windows-2", "windows-1", r"C:\k\cni\flannel.exe"),
+        runtime="docker",
+    ),
+    Failure(
         "a missing subnet.env",
         "node/windows-1",
         r"subnet.env is missing",

@@ -11,7 +11,7 @@ import pytest
 from tests.doctor.patients import CIDR, event, healthy, node, pod, service, windows_node
 
 from transom.doctor.examine import examine, pods_with_useful_logs
-from transom.doctor.findings import DoctorFinding
+from transom.doctor.findings import DoctorFinding, is_safe_command
 from transom.doctor.node_state import check_name_servers
 from transom.doctor.pod_messages import windows_finding
 from transom.doctor.texts import recognised_texts
@@ -388,3 +388,23 @@ def test_a_linux_container_in_a_windows_pod_is_removed_not_moved() -> None:
         mixed = pod("a", node="windows-1", containers=containers)
         one = windows_finding(healthy(pods=[mixed]), mixed, "ErrImagePull", text, "x", "pod/a")
         assert one is not None and one.record == record
+
+
+def test_a_kube_proxy_with_an_old_source_vip() -> None:
+    inside = windows_node(
+        mode="overlay", source_vip="10.244.2.2", kube_proxy_source_vip="10.244.2.9"
+    )
+    one = found("SUP-TRB-012", inside=inside)
+    assert one.what == (
+        "kube-proxy runs with --source-vip=10.244.2.9, and the node's source VIP is 10.244.2.2"
+    )
+    [command] = one.commands
+    assert is_safe_command(command) and '"--source-vip=10.244.2.2"' in command
+    same = windows_node(mode="overlay", source_vip="10.244.2.2", kube_proxy_source_vip="10.244.2.2")
+    assert examine(healthy(inside=same)) == []
+
+
+def test_a_missing_plugin_comes_back_when_the_cluster_starts() -> None:
+    problem = r'failed to find plugin "flannel" in path [c:\k\cni]'
+    [one] = examine(healthy(inside=windows_node(cni_problem=problem, simulated=True)))
+    assert problem in one.what and one.commands == ("transom down", "transom up")

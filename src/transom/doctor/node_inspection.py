@@ -33,6 +33,7 @@ class NodeState:
     unreachable: Mapping[str, str] = field(default_factory=dict)
     subnet_env: str | None = None  # flannel's file; None if it does not exist
     source_vip: str = ""  # as set in the file, on an overlay
+    kube_proxy_source_vip: str = ""  # as kube-proxy was started with it
     proxy: str = ""  # a proxy between the machine and registries
     variables: Mapping[str, str] = field(default_factory=dict)  # set for the whole machine
     control_plane: bool = False  # whether the API server's service and DNS have its address

@@ -217,6 +217,15 @@ def check_cni_configuration(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 f"its CNI configuration cannot be used: {node.cni_problem}",
                 (f"node/{node.name}",),
                 "Pods there get no network once the kubelet or the runtime reads it again.",
-                "Correct the file: copy it from another node of this operating system.",
-                commands=(f"transom node reboot {node.name}",) if node.simulated else (),
+                "Correct the file, or restore the plugin: copy it from another node of this operating system.",
+                commands=_restored_network(node),
             )
+
+
+def _restored_network(node: NodeState) -> tuple[str, ...]:
+    """A boot writes the configuration again; the plugins are installed when the cluster starts."""
+    if not node.simulated:
+        return ()
+    if "failed to find plugin" in node.cni_problem:
+        return ("transom down", "transom up")
+    return (f"transom node reboot {node.name}",)

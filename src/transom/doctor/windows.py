@@ -55,6 +55,7 @@ _UNRESOLVED: Final = tuple(
     )
 )
 _DOMAIN: Final = "cluster.local"
+SOURCE_VIP_FLAG: Final = re.compile(r"--source-vip[= ](\S+)")
 HOSTNAME: Final = re.compile(r"""--?hostname-override(?:=|\s+)["']?([^\s"']+)""")
 _JOINED_FLAG: Final = re.compile(r"(.*?)(--[a-z][a-z-]*)=")
 _LINUX_PATH: Final = re.compile(
@@ -552,6 +553,25 @@ def check_source_vip(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "what its load balancers send gets no answer.",
                 remedy=remove,
             )
+        elif node.kube_proxy_source_vip not in ("", node.source_vip):
+            yield known_finding(
+                "SUP-TRB-012",
+                f"kube-proxy runs with --source-vip={node.kube_proxy_source_vip}, and the node's source VIP is "
+                f"{node.source_vip}",
+                where,
+                why="What its load balancers send gets no answer.",
+                remedy="Correct the flag in the service's command line, then start it again.",
+                commands=(_new_flag(node),),
+            )
+
+
+def _new_flag(node: NodeState) -> str:
+    key = r"HKLM:\SYSTEM\CurrentControlSet\Services\kube-proxy"
+    flag = f'"--source-vip=[^ ]+","--source-vip={node.source_vip}"'
+    change = (
+        f"Set-ItemProperty {key} ImagePath ((Get-ItemProperty {key}).ImagePath -replace {flag})"
+    )
+    return f"transom node exec {node.name} -- '{change}; Restart-Service kube-proxy'"
 
 
 def _within(address: str, prefix: str) -> bool:
@@ -570,6 +590,8 @@ def check_subnet_env(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "SUP-TRB-014",
                 r"C:\run\flannel\subnet.env is missing",
                 where,
+                remedy="Restart flanneld.",
+                commands=(f"transom node exec {node.name} -- Restart-Service flanneld",),
                 why="flannel's plugin needs it: pods there get no network.",
             )
             continue

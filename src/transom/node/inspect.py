@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from transom.doctor.control_plane import certificate_ends
 from transom.doctor.node_inspection import NodeState
-from transom.doctor.windows import HOSTNAME
+from transom.doctor.windows import HOSTNAME, SOURCE_VIP_FLAG
 from transom.kit import dnswire
 from transom.machines.smallfiles import read_small_file
 from transom.machines.windows.features import CONTAINERS, has_feature
@@ -230,7 +231,7 @@ def _cni_problem(node: Node) -> str:
         return ""
     found = pods.network()
     problem = found if isinstance(found, str) else pods.file_problem()
-    return f"{pods.directory}: {problem}" if problem else ""
+    return f"{pods.directory}: {problem}" if problem else pods.missing_plugin()
 
 
 def _certificates(pool: NodePool, control_plane: ControlPlaneFacts) -> list[dict[str, Any]]:
@@ -359,7 +360,8 @@ def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
         "adapters": tuple(hns.adapters),
         "mac_spoofing": hns.mac_spoofing,
         "kube_proxy_problem": pool.cluster.network.proxy_problem(spec.name),
-        "kube_proxy_hostname": _hostname(node, registry),
+        "kube_proxy_hostname": _flag(node, registry, HOSTNAME) or network.proxy_hostname,
+        "kube_proxy_source_vip": _flag(node, registry, SOURCE_VIP_FLAG),
         "subnet_env": _read(node, join_cni_path("windows", SUBNET_FILE)),
         "source_vip": _source_vip(node) if settings.mode == "overlay" else "",
         "leaked_endpoints": _leaked_endpoints(node) if not spec.stopped else (),
@@ -390,8 +392,8 @@ def _kubelet_blocked(pool: NodePool, node: Node) -> str:
     return network.blocks_inbound(_KUBELET_PORT, first.network.address)
 
 
-def _hostname(node: Node, registry: WindowsRegistry) -> str:
-    """The node name that kube-proxy uses: from its running command line, or from its service's."""
+def _flag(node: Node, registry: WindowsRegistry, pattern: re.Pattern[str]) -> str:
+    """A flag of kube-proxy: of its running command line, or of its service's."""
     running = node.programs.running("kube-proxy")
     if running is not None:
         line = " ".join(running.argv)
@@ -402,8 +404,8 @@ def _hostname(node: Node, registry: WindowsRegistry) -> str:
             or registry.get(key, "ImagePath")
             or ""
         )
-    found = HOSTNAME.search(line)
-    return found[1] if found is not None else node.network.proxy_hostname
+    found = pattern.search(line)
+    return found[1] if found is not None else ""
 
 
 async def _stopped(node: Node) -> dict[str, str]:

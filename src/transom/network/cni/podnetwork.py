@@ -28,6 +28,7 @@ from transom.network.cni.runner import (
     in_process,
     install_plugins,
     is_plugin_present,
+    plugin_missing_text,
 )
 from transom.network.stacks import NetworkStack
 
@@ -140,6 +141,23 @@ class CniPodNetwork:
         except OSError as error:
             return str(error.strerror)
         return ""
+
+    def missing_plugin(self) -> str:
+        """A plugin of the current configuration that does not exist; "" if all do."""
+        found = self.network()
+        if isinstance(found, str):
+            return ""
+        kinds = [plugin.type for plugin in found.plugins]
+        delegates = [plugin.config.get("delegate") for plugin in found.plugins]
+        kinds += [str(one["type"]) for one in delegates if isinstance(one, dict) and "type" in one]
+        return next(
+            (
+                plugin_missing_text(kind, self.binaries)
+                for kind in kinds
+                if not is_plugin_present(self.machine, kind, self.binaries)
+            ),
+            "",
+        )
 
     def ready(self) -> str:
         return self._problem(self.network())
