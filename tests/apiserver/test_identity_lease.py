@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.controllers.conftest import control_plane
+from tests.controllers.conftest import running_control_plane
 
 from transom.apiserver.identity_lease import IdentityLease, identity_label, server_identity
 from transom.client.resources import LEASES
@@ -21,7 +21,7 @@ def test_the_name_follows_from_the_host() -> None:
 
 
 async def test_the_lease_is_renewed_and_others_expire() -> None:
-    async with control_plane((), release="1.36") as plane:
+    async with running_control_plane((), release="1.36") as plane:
         lease = IdentityLease(plane.client, plane.clock, R36, "host")
         other = IdentityLease(plane.client, plane.clock, R36, "dead")
         other.start()

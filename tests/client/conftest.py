@@ -63,7 +63,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     return Tls(tmp_path_factory.mktemp("pki"))
 
 
-class World:
+class ClientHarness:
     """One API server. `client()` gives a client of the kind under test."""
 
     def __init__(self, api: ApiServer, kind: str, tls: Tls | None) -> None:
@@ -102,12 +102,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(kind: str, tls: Tls | None, release: str = "1.20") -> AsyncIterator[World]:
+async def running_api_server(
+    kind: str, tls: Tls | None, release: str = "1.20"
+) -> AsyncIterator[ClientHarness]:
     api = build_api_server(
         ServerOptions(store=MemoryStore(), rng=random.Random(1), release=release)
     )
     await api.start()
-    made = World(api, kind, tls if kind == "https" else None)
+    made = ClientHarness(api, kind, tls if kind == "https" else None)
     await made.serve()
     try:
         yield made
@@ -116,28 +118,28 @@ async def world(kind: str, tls: Tls | None, release: str = "1.20") -> AsyncItera
         await api.stop()
 
 
-Scenario = Callable[[World], Awaitable[None]]
+Scenario = Callable[[ClientHarness], Awaitable[None]]
 
 
 @pytest.fixture(params=["inprocess", "https"])
-def play(request: pytest.FixtureRequest, tls: Tls) -> ContextFactory:
+def api_server(request: pytest.FixtureRequest, tls: Tls) -> ContextFactory:
     """Runs a scenario in a world of either kind."""
 
     @asynccontextmanager
     async def run() -> AsyncIterator[Any]:
-        async with asyncio.timeout(20), world(request.param, tls) as made:
+        async with asyncio.timeout(20), running_api_server(request.param, tls) as made:
             yield made
 
     return run
 
 
 @pytest.fixture
-def play_https(tls: Tls) -> ContextFactory:
+def https_api_server(tls: Tls) -> ContextFactory:
     """The same over HTTPS, on the loop that components run on."""
 
     @asynccontextmanager
     async def run() -> AsyncIterator[Any]:
-        async with asyncio.timeout(20), world("https", tls) as made:
+        async with asyncio.timeout(20), running_api_server("https", tls) as made:
             yield made
 
     return run

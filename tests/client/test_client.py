@@ -40,9 +40,9 @@ async def failure(awaitable: Any) -> ApiError:
     return caught.value
 
 
-async def test_an_object_comes_changes_and_goes(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_an_object_comes_changes_and_goes(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         given = config_map("a", k="v")
         made = await client.create(CONFIG_MAPS, "default", given)
         assert made["kind"] == "ConfigMap" and made["metadata"]["uid"]
@@ -62,9 +62,9 @@ async def test_an_object_comes_changes_and_goes(play: ContextFactory) -> None:
         assert api.is_not_found(gone) and gone.message == 'configmaps "a" not found'
 
 
-async def test_refusals_are_the_servers_own(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_refusals_are_the_servers_own(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         await client.create(CONFIG_MAPS, "default", config_map("a"))
         twice = await failure(client.create(CONFIG_MAPS, "default", config_map("a")))
         assert api.is_already_exists(twice)
@@ -83,9 +83,9 @@ async def test_refusals_are_the_servers_own(play: ContextFactory) -> None:
         assert api.is_method_not_supported(unable)
 
 
-async def test_a_patch_makes_nothing_that_is_not_there(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_a_patch_makes_nothing_that_is_not_there(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         for resource in (CONFIG_MAPS, EVENTS):  # an update would make the latter
             for media in (api.MERGE_PATCH, api.STRATEGIC_PATCH):
                 refused = await failure(
@@ -97,9 +97,9 @@ async def test_a_patch_makes_nothing_that_is_not_there(play: ContextFactory) -> 
                 )
 
 
-async def test_a_user_without_rights_gets_nowhere(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client(NOBODY)
+async def test_a_user_without_rights_gets_nowhere(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client(NOBODY)
         refused = await failure(client.get(CONFIG_MAPS, "default", "a"))
         assert refused.code == 403
         assert 'User "nobody" cannot get resource "configmaps" in API group ""' in refused.message
@@ -112,9 +112,9 @@ async def test_a_user_without_rights_gets_nowhere(play: ContextFactory) -> None:
         ).code == 403
 
 
-async def test_lists(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_lists(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         for number in range(7):
             await client.create(CONFIG_MAPS, "default", config_map(f"c{number}"))
         await client.create(CONFIG_MAPS, "kube-public", config_map("c1"))
@@ -145,9 +145,9 @@ async def test_lists(play: ContextFactory) -> None:
         assert (await failure(client.list(CONFIG_MAPS, label_selector="a=("))).code == 400
 
 
-async def test_sub_resources(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_sub_resources(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         await client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}})
         pod = await client.create(PODS, "default", POD)
         status = await client.update_status(
@@ -172,9 +172,9 @@ async def test_sub_resources(play: ContextFactory) -> None:
         assert api.is_not_found(await failure(client.get(PODS, "default", "p")))
 
 
-async def test_namespaces_are_their_own_namespace(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_namespaces_are_their_own_namespace(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         made = await client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
         await client.delete(NAMESPACES, "", "x")
         marked = await client.get(NAMESPACES, "", "x")
@@ -188,9 +188,9 @@ async def test_namespaces_are_their_own_namespace(play: ContextFactory) -> None:
         assert made["metadata"]["name"] == "x"
 
 
-async def test_collections_are_deleted_by_selector(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_collections_are_deleted_by_selector(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         for name in ("a", "b", "c"):
             await client.create(CONFIG_MAPS, "default", config_map(name))
         await client.delete_collection(CONFIG_MAPS, "default", label_selector="app!=b")
@@ -210,9 +210,9 @@ async def follow(client: ApiClient, count: int, **options: Any) -> list[tuple[st
     return seen
 
 
-async def test_a_watch_continues_from_a_version(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_a_watch_continues_from_a_version(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         start = (await client.list(CONFIG_MAPS)).resource_version
         made = await client.create(CONFIG_MAPS, "default", config_map("a"))
         await client.update(CONFIG_MAPS, {**made, "data": {"x": "y"}})
@@ -228,12 +228,12 @@ async def test_a_watch_continues_from_a_version(play: ContextFactory) -> None:
         assert await follow(client, 1) == [("ADDED", "b")]  # without a version: first what there is
 
 
-async def test_a_watch_ends_and_expires(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_a_watch_ends_and_expires(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         for name in ("a", "b"):
             await client.create(CONFIG_MAPS, "default", config_map(name))
-        store = world.api.storage.store
+        store = server.api.storage.store
         short = await client.watch(CONFIG_MAPS, resource_version=str(store.revision), lifetime=1)
         assert await short.next() == []
         store.compact(store.revision - 1)
@@ -243,9 +243,9 @@ async def test_a_watch_ends_and_expires(play: ContextFactory) -> None:
         assert api.is_expired(caught.value) and caught.value.code == 410
 
 
-async def test_other_versions_are_converted(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_other_versions_are_converted(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         v1 = HORIZONTAL_POD_AUTOSCALERS.at("v1")
         spec = {
             "maxReplicas": 3,
@@ -266,9 +266,9 @@ async def test_other_versions_are_converted(play: ContextFactory) -> None:
         watch.close()
 
 
-async def test_documents(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_documents(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         assert (await client.get_json("/api/v1"))["kind"] == "APIResourceList"
         assert (await client.get_json("/version"))["major"] == "1"
         assert (await failure(client.get_json("/apis/nothing/v1"))).code == 404

@@ -64,11 +64,11 @@ async def stopped(task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,))
 
 
-async def test_it_follows_every_change(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_it_follows_every_change(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         await client.create(CONFIG_MAPS, "default", config_map("old"))
-        informer, diary, task = await running(world.client())
+        informer, diary, task = await running(server.client())
         assert informer.has_synced and diary.lines == ["add old"]
         made = await client.create(CONFIG_MAPS, "default", config_map("a"))
         await client.update(CONFIG_MAPS, {**made, "data": {"k": "v"}})
@@ -83,10 +83,10 @@ async def test_it_follows_every_change(play: ContextFactory) -> None:
         await stopped(task)
 
 
-async def test_indexes_follow(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
-        informer, diary, task = await running(world.client())
+async def test_indexes_follow(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
+        informer, diary, task = await running(server.client())
         informer.add_index(
             "owner",
             lambda obj: [obj["data"]["owner"]] if "owner" in (obj.get("data") or {}) else [],
@@ -106,10 +106,10 @@ async def test_indexes_follow(play: ContextFactory) -> None:
         await stopped(task)
 
 
-async def test_a_selector_lets_objects_in_and_out(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
-        _, diary, task = await running(world.client(), label_selector="app=web")
+async def test_a_selector_lets_objects_in_and_out(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
+        _, diary, task = await running(server.client(), label_selector="app=web")
         await client.create(CONFIG_MAPS, "default", config_map("a"))
         await client.patch(CONFIG_MAPS, "default", "a", {"metadata": {"labels": {"app": "web"}}})
         await client.patch(CONFIG_MAPS, "default", "a", {"metadata": {"labels": {"app": "db"}}})
@@ -119,16 +119,16 @@ async def test_a_selector_lets_objects_in_and_out(play: ContextFactory) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", [UVLOOP], ids=["uvloop"])
-async def test_it_continues_after_a_lost_connection(play_https: ContextFactory) -> None:
-    async with play_https() as world:
-        writer = InProcessClient(world.api, ADMIN)
-        lists = Counting(world.client())
+async def test_it_continues_after_a_lost_connection(https_api_server: ContextFactory) -> None:
+    async with https_api_server() as server:
+        writer = InProcessClient(server.api, ADMIN)
+        lists = Counting(server.client())
         await writer.create(CONFIG_MAPS, "default", config_map("a"))
         _, diary, task = await running(lists)
-        await world.stop_serving()
+        await server.stop_serving()
         await writer.create(CONFIG_MAPS, "default", config_map("b"))
         await writer.delete(CONFIG_MAPS, "default", "a")
-        await world.serve()
+        await server.serve()
         await until(lambda: len(diary.lines) == 3)
         assert diary.lines == ["add a", "add b", "delete a"]
         assert lists.count == 1  # the watch went on from where it was
@@ -136,19 +136,21 @@ async def test_it_continues_after_a_lost_connection(play_https: ContextFactory) 
 
 
 @pytest.mark.parametrize("anyio_backend", [UVLOOP], ids=["uvloop"])
-async def test_it_lists_again_when_its_version_is_forgotten(play_https: ContextFactory) -> None:
-    async with play_https() as world:
-        writer = InProcessClient(world.api, ADMIN)
-        lists = Counting(world.client())
+async def test_it_lists_again_when_its_version_is_forgotten(
+    https_api_server: ContextFactory,
+) -> None:
+    async with https_api_server() as server:
+        writer = InProcessClient(server.api, ADMIN)
+        lists = Counting(server.client())
         for name in ("a", "b"):
             await writer.create(CONFIG_MAPS, "default", config_map(name))
         informer, diary, task = await running(lists)
-        await world.stop_serving()
+        await server.stop_serving()
         await writer.delete(CONFIG_MAPS, "default", "a")
         await writer.patch(CONFIG_MAPS, "default", "b", {"data": {"k": "v"}})
         await writer.create(CONFIG_MAPS, "default", config_map("c"))
-        world.api.storage.store.compact(world.api.storage.store.revision)
-        await world.serve()
+        server.api.storage.store.compact(server.api.storage.store.revision)
+        await server.serve()
         await until(lambda: len(diary.lines) == 5)
         assert diary.lines == ["add a", "add b", "lost a", "update b", "add c"]
         assert lists.count == 2
@@ -159,28 +161,28 @@ async def test_it_lists_again_when_its_version_is_forgotten(play_https: ContextF
 
 @pytest.mark.parametrize("anyio_backend", [UVLOOP], ids=["uvloop"])
 async def test_it_survives_a_restart_of_the_server(
-    play_https: ContextFactory, tmp_path: Path
+    https_api_server: ContextFactory, tmp_path: Path
 ) -> None:
-    async with play_https() as world:
-        await world.api.stop()
+    async with https_api_server() as server:
+        await server.api.stop()
 
         async def boot() -> None:
-            world.api = build_api_server(
+            server.api = build_api_server(
                 ServerOptions(store=SqliteStore(tmp_path / "store.db"), rng=random.Random(2))
             )
-            await world.api.start()
+            await server.api.start()
 
-        await world.stop_serving()
+        await server.stop_serving()
         await boot()
-        await world.serve()
-        await InProcessClient(world.api, ADMIN).create(CONFIG_MAPS, "default", config_map("a"))
-        lists = Counting(world.client())
+        await server.serve()
+        await InProcessClient(server.api, ADMIN).create(CONFIG_MAPS, "default", config_map("a"))
+        lists = Counting(server.client())
         _, diary, task = await running(lists)
-        await world.stop_serving()
-        await world.api.stop()
+        await server.stop_serving()
+        await server.api.stop()
         await boot()
-        await InProcessClient(world.api, ADMIN).create(CONFIG_MAPS, "default", config_map("b"))
-        await world.serve()
+        await InProcessClient(server.api, ADMIN).create(CONFIG_MAPS, "default", config_map("b"))
+        await server.serve()
         await until(lambda: len(diary.lines) == 2)
         assert diary.lines == ["add a", "add b"] and lists.count == 1
         await stopped(task)
@@ -201,9 +203,9 @@ class Counting:
         return getattr(self._client, name)
 
 
-async def test_a_factory_shares_informers(play: ContextFactory) -> None:
-    async with play() as world:
-        factory = InformerFactory(world.client(), Hurried(), random.Random(1))
+async def test_a_factory_shares_informers(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        factory = InformerFactory(server.client(), Hurried(), random.Random(1))
         assert factory(PODS) is factory(PODS)
         assert factory(PODS) is not factory(PODS, field_selector="spec.nodeName=")
         factory.start()
@@ -213,10 +215,10 @@ async def test_a_factory_shares_informers(play: ContextFactory) -> None:
 
 
 async def test_in_one_process_nothing_is_copied() -> None:
-    from .conftest import world as made_world
+    from .conftest import server as made_world
 
-    async with made_world("inprocess", None) as world:
-        client = world.client()
+    async with made_world("inprocess", None) as server:
+        client = server.client()
         await client.create(CONFIG_MAPS, "default", config_map("a"))
         first, _, one = await running(client)
         second, diary, two = await running(client)
@@ -228,10 +230,10 @@ async def test_in_one_process_nothing_is_copied() -> None:
         await stopped(two)
 
 
-async def test_other_tasks_run_between_slow_handlers(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
-        informer, diary, task = await running(world.client())
+async def test_other_tasks_run_between_slow_handlers(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
+        informer, diary, task = await running(server.client())
         turns: list[int] = []
 
         def slow(_: Object) -> None:
@@ -249,12 +251,12 @@ async def test_other_tasks_run_between_slow_handlers(play: ContextFactory) -> No
         await stopped(task)
 
 
-async def test_objects_are_prepared_before_handlers_get_them(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_objects_are_prepared_before_handlers_get_them(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         await client.create(CONFIG_MAPS, "default", config_map("old"))
         informer = Informer(
-            world.client(), CONFIG_MAPS, Hurried(), random.Random(1), namespace="default"
+            server.client(), CONFIG_MAPS, Hurried(), random.Random(1), namespace="default"
         )
         prepared: list[str] = []
 
@@ -284,12 +286,12 @@ async def test_objects_are_prepared_before_handlers_get_them(play: ContextFactor
         await stopped(task)
 
 
-async def test_only_what_the_transform_returns_is_kept(play: ContextFactory) -> None:
-    async with play() as world:
-        client = world.client()
+async def test_only_what_the_transform_returns_is_kept(api_server: ContextFactory) -> None:
+    async with api_server() as server:
+        client = server.client()
         await client.create(CONFIG_MAPS, "default", config_map("old", k="v"))
         informer, diary, task = await running(
-            world.client(), transform=lambda obj: {"metadata": obj["metadata"]}
+            server.client(), transform=lambda obj: {"metadata": obj["metadata"]}
         )
         await client.create(CONFIG_MAPS, "default", config_map("new", k="v"))
         await until(lambda: len(diary.lines) == 2)
@@ -304,7 +306,7 @@ async def test_only_what_the_transform_returns_is_kept(play: ContextFactory) -> 
 
 @pytest.mark.parametrize("resource", [CONFIG_MAPS, INGRESSES], ids=str)
 async def test_large_objects_are_decoded_beside_the_loop_and_in_order(
-    play: ContextFactory, resource: GroupVersionResource, monkeypatch: pytest.MonkeyPatch
+    api_server: ContextFactory, resource: GroupVersionResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in a version that is not the stored one."""
     threads: list[threading.Thread] = []
@@ -315,8 +317,8 @@ async def test_large_objects_are_decoded_beside_the_loop_and_in_order(
             threads.append(threading.current_thread())
         return original(self, value)
 
-    async with play() as world:
-        client = InProcessClient(world.api, ADMIN)
+    async with api_server() as server:
+        client = InProcessClient(server.api, ADMIN)
         monkeypatch.setattr(BuiltinType, "load", load)
         informer = Informer(client, resource, Hurried(), random.Random(1), namespace="default")
         diary = Diary(informer)

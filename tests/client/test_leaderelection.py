@@ -128,7 +128,7 @@ class Candidates:
 
 
 @asynccontextmanager
-async def play() -> AsyncIterator[tuple[Server, VirtualClock, Candidates]]:
+async def api_server() -> AsyncIterator[tuple[Server, VirtualClock, Candidates]]:
     server, clock = Server(), VirtualClock()
     candidates = Candidates(server, clock)
     yield (server, clock, candidates)
@@ -139,7 +139,7 @@ async def play() -> AsyncIterator[tuple[Server, VirtualClock, Candidates]]:
 
 
 async def test_the_lease_of_a_leader() -> None:
-    async with play() as (server, clock, candidates):
+    async with api_server() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         assert server.lease is not None and candidates.leading == ["a"]
@@ -154,7 +154,7 @@ async def test_the_lease_of_a_leader() -> None:
 
 
 async def test_another_takes_over_when_the_leader_is_cut_off() -> None:
-    async with play() as (server, clock, candidates):
+    async with api_server() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         candidates.start("b")
@@ -173,7 +173,7 @@ async def test_another_takes_over_when_the_leader_is_cut_off() -> None:
 async def test_a_suspended_leader_may_not_write_when_it_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with play() as (_server, clock, candidates):
+    async with api_server() as (_server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         candidates.start("b")
@@ -191,7 +191,7 @@ async def test_a_suspended_leader_may_not_write_when_it_continues(
 
 
 async def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:
-    async with play() as (server, clock, candidates):
+    async with api_server() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         candidates.start("b")
@@ -205,7 +205,7 @@ async def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:
 
 
 async def test_a_leader_that_ends_hands_the_lease_over() -> None:
-    async with play() as (server, clock, candidates):
+    async with api_server() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         candidates.start("b")
@@ -218,7 +218,7 @@ async def test_a_leader_that_ends_hands_the_lease_over() -> None:
 
 
 async def test_a_candidate_that_watches_the_lease_takes_over_at_once() -> None:
-    async with play() as (server, clock, candidates):
+    async with api_server() as (server, clock, candidates):
         candidates.start("a", watch=True)
         await clock.run_for(5)
         candidates.start("b", watch=True)
@@ -230,7 +230,7 @@ async def test_a_candidate_that_watches_the_lease_takes_over_at_once() -> None:
 
 
 async def test_a_lease_is_released_even_if_its_last_renewal_was_not_answered() -> None:
-    async with play() as (server, clock, candidates):
+    async with api_server() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         server.late.add("a")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.client.conftest import Tls, world
+from tests.client.conftest import Tls, running_api_server
 from tests.conftest import ContextFactory
 
 from transom.client.api import ObjectList
@@ -34,12 +34,12 @@ Scenario = Callable[[NegotiatingClient, HttpClient], Awaitable[None]]
 
 
 @pytest.fixture
-def play(tls: Tls) -> ContextFactory:
+def api_server(tls: Tls) -> ContextFactory:
     """Runs a scenario with a client of a server of another release."""
 
     @asynccontextmanager
     async def run(release: str) -> AsyncIterator[Any]:
-        async with asyncio.timeout(20), world("https", tls, release) as made:
+        async with asyncio.timeout(20), running_api_server("https", tls, release) as made:
             client = made.client()
             assert isinstance(client, HttpClient)
             yield (NegotiatingClient(client, RealClock()), client)
@@ -61,12 +61,12 @@ def play(tls: Tls) -> ContextFactory:
     ],
 )
 async def test_each_resource_is_asked_for_in_a_served_version(
-    play: ContextFactory,
+    api_server: ContextFactory,
     release: str,
     resource: GroupVersionResource,
     version: str,
 ) -> None:
-    async with play(release) as (client, server):
+    async with api_server(release) as (client, server):
         used: list[str] = []
         requested: list[str] = []
         get_json = server.get_json
@@ -87,8 +87,8 @@ async def test_each_resource_is_asked_for_in_a_served_version(
         assert len(requested) == len(set(requested))
 
 
-async def test_objects_are_converted_both_ways(play: ContextFactory) -> None:
-    async with play("1.18") as (client, server):
+async def test_objects_are_converted_both_ways(api_server: ContextFactory) -> None:
+    async with api_server("1.18") as (client, server):
         backend = {"service": {"name": "a", "port": {"number": 80}}}
         ingress = {"metadata": {"name": "a", "namespace": "default"}, "spec": {}}
         ingress["spec"] = {"defaultBackend": backend}
@@ -113,9 +113,9 @@ async def test_objects_are_converted_both_ways(play: ContextFactory) -> None:
 
 
 async def test_a_resource_that_the_server_does_not_have_has_no_objects(
-    play: ContextFactory,
+    api_server: ContextFactory,
 ) -> None:
-    async with play("1.15") as (client, _):
+    async with api_server("1.15") as (client, _):
         assert not await client.serves(ENDPOINT_SLICES)
         assert await client.serves(PODS)
         assert (await client.list(ENDPOINT_SLICES)).items == []

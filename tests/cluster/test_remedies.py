@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.node.programs.simulated_node import World, play
+from tests.node.programs.simulated_node import NodeTestCluster, simulated_cluster
 from tests.node.test_login import ADDRESS, Shell, is_ready
 from tests.simulation.loop import VIRTUAL_LOOP
 
@@ -25,22 +25,22 @@ MODES = {"l2bridge": NetworkSettings(), "overlay": NetworkSettings(mode="overlay
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
 class Remedies:
-    def __init__(self, world: World, mode: str) -> None:
-        self.world = world
+    def __init__(self, cluster: NodeTestCluster, mode: str) -> None:
+        self.cluster = cluster
         self.mode = mode
-        self.shell = Shell(world)
+        self.shell = Shell(cluster)
 
     async def start(self) -> None:
         await self.shell(f".\\start.ps1 -ManagementIP {ADDRESS} -NetworkMode {self.mode}")
 
     async def stop_and_start(self) -> None:
         await self.shell(".\\stop.ps1")
-        await self.world.clock.sleep(50)
+        await self.cluster.clock.sleep(50)
         await self.start()
 
     async def register_services(self) -> None:
@@ -51,7 +51,7 @@ class Remedies:
         await self.shell(
             "Get-Process flanneld | Stop-Process; Remove-Item C:\\run\\flannel\\subnet.env"
         )
-        await self.world.clock.sleep(2)
+        await self.cluster.clock.sleep(2)
         await self.shell(
             '[Environment]::SetEnvironmentVariable("NODE_NAME", "w"); Start-Process '
             "C:\\flannel\\flanneld.exe -ArgumentList "
@@ -68,7 +68,7 @@ class Remedies:
             ".\\stop.ps1; Remove-Item C:\\k\\SourceVip.json, C:\\k\\SourceVipRequest.json "
             "-ErrorAction SilentlyContinue; exit 0"
         )
-        await self.world.client.delete(NODES, "", "w")
+        await self.cluster.client.delete(NODES, "", "w")
         await self.start()
 
     async def restart_services(self) -> None:
@@ -76,15 +76,15 @@ class Remedies:
             "Get-Service kubelet, kube-proxy | ? Status -eq Running | Restart-Service -Force"
         )
         if (
-            self.world.binaries.running("kubelet") is None
-            or self.world.binaries.running("kube-proxy") is None
+            self.cluster.binaries.running("kubelet") is None
+            or self.cluster.binaries.running("kube-proxy") is None
         ):
             await self.start()  # what start.ps1 has started is not a service
 
     async def reboot(self) -> None:
-        await self.world.pool.reboot("w")
-        await self.world.clock.sleep(5)
-        if self.world.binaries.running("kubelet") is None:
+        await self.cluster.pool.reboot("w")
+        await self.cluster.clock.sleep(5)
+        if self.cluster.binaries.running("kubelet") is None:
             await self.start()
 
     ALL = (
@@ -99,29 +99,29 @@ class Remedies:
     )
 
 
-async def _works(world: World, number: int, address: str) -> None:
+async def _works(cluster: NodeTestCluster, number: int, address: str) -> None:
     """A new pod on the node is reached from the other node, and a service by it."""
-    await world.until(lambda: is_ready(world), 120)
+    await cluster.until(lambda: is_ready(cluster), 120)
     name = f"new-{number}"
-    await world.pod(name)
-    await world.until(lambda: _has_address(world, name), 120)
-    pod = await world.client.get(PODS, "default", name)
-    await world.until(lambda: world.balancers(address), 60)
-    world.pool.cluster.network.fabric.refresh_node("l")
-    (await world.pool.cluster.dataplane.connect(address, 80, pod["status"]["podIP"])).close()
-    old = await world.client.get(PODS, "default", "old")
-    assert world.net.hns.endpoints and old["status"]["podIP"] in str(
-        list(world.net.hns.endpoints.values())
+    await cluster.pod(name)
+    await cluster.until(lambda: _has_address(cluster, name), 120)
+    pod = await cluster.client.get(PODS, "default", name)
+    await cluster.until(lambda: cluster.balancers(address), 60)
+    cluster.pool.cluster.network.fabric.refresh_node("l")
+    (await cluster.pool.cluster.dataplane.connect(address, 80, pod["status"]["podIP"])).close()
+    old = await cluster.client.get(PODS, "default", "old")
+    assert cluster.net.hns.endpoints and old["status"]["podIP"] in str(
+        list(cluster.net.hns.endpoints.values())
     )
-    await world.client.delete(PODS, "default", name)
+    await cluster.client.delete(PODS, "default", name)
 
 
-async def _has_address(world: World, name: str) -> bool:
+async def _has_address(cluster: NodeTestCluster, name: str) -> bool:
     for each in (name, "old"):
-        pod = await world.client.get(PODS, "default", each)
+        pod = await cluster.client.get(PODS, "default", each)
         ready = [c["status"] for c in pod["status"].get("conditions") or () if c["type"] == "Ready"]
         if ready != ["True"] or pod["status"].get("podIP", "-") not in str(
-            list(world.net.hns.endpoints.values())
+            list(cluster.net.hns.endpoints.values())
         ):
             return False
     return True
@@ -132,15 +132,15 @@ async def _has_address(world: World, name: str) -> bool:
 async def test_remedies_in_any_order(mode: str, seed: int) -> None:
     order = random.Random(seed).sample(Remedies.ALL, len(Remedies.ALL))
 
-    async with play(MODES[mode]) as world:
-        remedies = Remedies(world, mode)
-        await world.runs("server", "l")
-        address = await world.service("server")
-        await world.runs("old")
+    async with simulated_cluster(MODES[mode]) as cluster:
+        remedies = Remedies(cluster, mode)
+        await cluster.runs("server", "l")
+        address = await cluster.service("server")
+        await cluster.runs("old")
         for number, remedy in enumerate(order):
             await remedy(remedies)
             try:
-                await _works(world, number, address)
+                await _works(cluster, number, address)
             except (AssertionError, OSError) as problem:
                 done = ", ".join(each.__name__ for each in order[: number + 1])
                 raise AssertionError(f"after {done}: {problem!r}") from problem

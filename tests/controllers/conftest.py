@@ -105,7 +105,7 @@ class Plane:
 
 
 @asynccontextmanager
-async def control_plane(
+async def running_control_plane(
     controllers: Sequence[str] = ("*",),
     table: Sequence[ControllerRow] = CONTROLLERS,
     settings: ControllerSettings | None = None,
@@ -124,7 +124,7 @@ async def control_plane(
 
 
 @pytest.fixture
-def play() -> ContextFactory:
+def control_plane() -> ContextFactory:
     """Runs a scenario with some controllers: play(scenario, "namespace")."""
 
     @asynccontextmanager
@@ -134,7 +134,7 @@ def play() -> ContextFactory:
         dual_stack: bool = True,
         release: str = "1.20",
     ) -> AsyncIterator[Plane]:
-        made = control_plane(
+        made = running_control_plane(
             controllers or ("*",), settings=settings, dual_stack=dual_stack, release=release
         )
         async with asyncio.timeout(30), made as plane:

@@ -47,7 +47,7 @@ CONTROLLERS = (
 )
 
 
-class World:
+class AttachDetachCluster:
     def __init__(self, plane: Plane, cloud: CloudProvider) -> None:
         self.plane, self.client, self.cloud = plane, plane.client, cloud
 
@@ -128,16 +128,16 @@ class World:
 
 
 @pytest.fixture
-def world(play: ContextFactory) -> ContextFactory:
+def cluster(control_plane: ContextFactory) -> ContextFactory:
     @asynccontextmanager
-    async def run() -> AsyncIterator[World]:
+    async def run() -> AsyncIterator[AttachDetachCluster]:
         cloud = CloudProvider(VirtualClock())
-        async with play(
+        async with control_plane(
             *CONTROLLERS, settings=ControllerSettings(cloud=local_cloud(cloud))
         ) as plane:
             for name in ("a", "b"):
                 await plane.client.create(NODES, "", {"metadata": {"name": name}})
-            yield World(plane, cloud)
+            yield AttachDetachCluster(plane, cloud)
 
     return run
 
@@ -154,8 +154,8 @@ TAKEN = (
 )
 
 
-async def test_a_disk_follows_its_pod(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_a_disk_follows_its_pod(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         assert await w.attached("a") == [NAME] and await w.events("p") == [SUCCEEDED]
@@ -174,8 +174,8 @@ async def test_a_disk_follows_its_pod(world: ContextFactory) -> None:
         assert disk is not None and list(disk.attachments) == ["b"]
 
 
-async def test_a_disk_of_a_pod_that_is_gone(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_a_disk_of_a_pod_that_is_gone(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -184,8 +184,8 @@ async def test_a_disk_of_a_pod_that_is_gone(world: ContextFactory) -> None:
         assert await w.events("q") == [TAKEN]
 
 
-async def test_a_node_that_is_lost_has_six_minutes(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_a_node_that_is_lost_has_six_minutes(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -197,8 +197,8 @@ async def test_a_node_that_is_lost_has_six_minutes(world: ContextFactory) -> Non
         assert await w.attached("a") == [] and await w.attached("b") == [NAME]
 
 
-async def test_a_node_that_is_deleted_keeps_nothing(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_a_node_that_is_deleted_keeps_nothing(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -208,8 +208,8 @@ async def test_a_node_that_is_deleted_keeps_nothing(world: ContextFactory) -> No
         assert await w.attached("b") == [NAME]
 
 
-async def test_a_pod_that_comes_back_in_time_keeps_its_disk(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_a_pod_that_comes_back_in_time_keeps_its_disk(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -220,8 +220,8 @@ async def test_a_pod_that_comes_back_in_time_keeps_its_disk(world: ContextFactor
         assert await w.attached("a") == [NAME]
 
 
-async def test_csi_volumes_are_attached_to_one_node_at_a_time(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_csi_volumes_are_attached_to_one_node_at_a_time(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(CSI)
         await w.pod("p", "a")
         await w.set_attached("a", {"attached": True})
@@ -237,8 +237,8 @@ async def test_csi_volumes_are_attached_to_one_node_at_a_time(world: ContextFact
         assert await w.attached("b") == [CSI_NAME] and (await w.events("q"))[-1] == SUCCEEDED
 
 
-async def test_csi_drivers_that_fail_or_are_slow(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_csi_drivers_that_fail_or_are_slow(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(CSI)
         await w.pod("p", "a")
         await w.plane.settle(125)
@@ -259,8 +259,8 @@ async def test_csi_drivers_that_fail_or_are_slow(world: ContextFactory) -> None:
         )
 
 
-async def test_volumes_for_many_nodes(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_volumes_for_many_nodes(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(CSI, ("ReadWriteMany",))
         await w.pod("p", "a")
         await w.pod("q", "b")
@@ -289,9 +289,9 @@ async def test_volumes_for_many_nodes(world: ContextFactory) -> None:
     ],
 )
 async def test_disks_that_pods_name_themselves(
-    world: ContextFactory, source: Object, text: str
+    cluster: ContextFactory, source: Object, text: str
 ) -> None:
-    async with world() as w:
+    async with cluster() as w:
         await w.pod("p", "a", source)
         assert len(await w.attached("a")) == 1
         await w.pod("q", "b", source)
@@ -299,8 +299,8 @@ async def test_disks_that_pods_name_themselves(
         assert await w.attached("b") == []
 
 
-async def test_faults_of_the_provider(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_faults_of_the_provider(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         disk = w.cloud.create_disk(NAME, 1 << 30)
         disk.attach_error = "no capacity"
@@ -320,8 +320,8 @@ async def test_faults_of_the_provider(world: ContextFactory) -> None:
         assert await w.attached("a") == []
 
 
-async def test_other_changes_do_not_shorten_the_back_off(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_other_changes_do_not_shorten_the_back_off(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         disk = w.cloud.create_disk(NAME, 1 << 30)
         disk.attach_error = "no capacity"
@@ -334,9 +334,9 @@ async def test_other_changes_do_not_shorten_the_back_off(world: ContextFactory) 
 
 
 async def test_a_disk_detached_by_others_is_attached_again(
-    world: ContextFactory,
+    cluster: ContextFactory,
 ) -> None:
-    async with world() as w:
+    async with cluster() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         disk = w.cloud.disk(NAME)
@@ -346,8 +346,8 @@ async def test_a_disk_detached_by_others_is_attached_again(
         assert list(disk.attachments) == ["a"]
 
 
-async def test_a_controller_that_starts_again(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_a_controller_that_starts_again(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.volume(DISK)
         await w.volume(CSI, name="c")
         await w.pod("p", "a")
@@ -370,7 +370,10 @@ async def test_a_controller_that_starts_again(world: ContextFactory) -> None:
 
 
 async def provisioned(
-    w: World, claim: str = "c", node: str = "", modes: tuple[str, ...] = ("ReadWriteOnce",)
+    w: AttachDetachCluster,
+    claim: str = "c",
+    node: str = "",
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
 ) -> Object:
     notes = {"volume.kubernetes.io/selected-node": node} if node else {}
     await w.client.create(
@@ -391,15 +394,15 @@ async def provisioned(
 
 
 async def storage_class(
-    w: World, provisioner: str = "kubernetes.io/azure-disk", **fields: Any
+    w: AttachDetachCluster, provisioner: str = "kubernetes.io/azure-disk", **fields: Any
 ) -> None:
     await w.client.create(
         STORAGE_CLASSES, "", {"metadata": {"name": "sc"}, "provisioner": provisioner, **fields}
     )
 
 
-async def test_a_disk_is_created_in_the_zone_of_its_pod(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_a_disk_is_created_in_the_zone_of_its_pod(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await w.node(
             "z1",
             **{"topology.kubernetes.io/zone": "east-1", "topology.kubernetes.io/region": "east"},
@@ -423,8 +426,8 @@ async def test_a_disk_is_created_in_the_zone_of_its_pod(world: ContextFactory) -
         assert "it is not in the same zone as the VM" in (await w.events("p"))[0][1]
 
 
-async def test_claims_of_a_stateful_set_go_from_zone_to_zone(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_claims_of_a_stateful_set_go_from_zone_to_zone(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         for zone in ("1", "2", "3"):
             await w.node(f"z{zone}", **{"failure-domain.beta.kubernetes.io/zone": zone})
         await storage_class(w)
@@ -436,9 +439,9 @@ async def test_claims_of_a_stateful_set_go_from_zone_to_zone(world: ContextFacto
 
 
 async def test_a_disk_is_deleted_with_its_claim_but_not_while_a_node_has_it(
-    world: ContextFactory,
+    cluster: ContextFactory,
 ) -> None:
-    async with world() as w:
+    async with cluster() as w:
         await storage_class(w)
         volume = await provisioned(w)
         assert "labels" not in volume["metadata"]  # nodes without zones
@@ -453,8 +456,8 @@ async def test_a_disk_is_deleted_with_its_claim_but_not_while_a_node_has_it(
         assert await w.plane.missing(PERSISTENT_VOLUMES, "", name) and not list(w.cloud.disks())
 
 
-async def test_access_modes_that_a_disk_cannot_have(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_access_modes_that_a_disk_cannot_have(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await storage_class(w)
         assert not await provisioned(w, modes=("ReadWriteMany",))
         assert (
@@ -465,8 +468,8 @@ async def test_access_modes_that_a_disk_cannot_have(world: ContextFactory) -> No
         ) in await w.events("c")
 
 
-async def test_shares_need_the_right_to_write_their_secret(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_shares_need_the_right_to_write_their_secret(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await storage_class(w, "kubernetes.io/azure-file", parameters={"storageAccount": "acc"})
         assert not await provisioned(w, modes=("ReadWriteMany",))
         problem = next(
@@ -503,8 +506,8 @@ async def test_shares_need_the_right_to_write_their_secret(world: ContextFactory
         assert share.path.startswith("\\\\acc.file.core.windows.net\\kubernetes-dynamic-pvc-")
 
 
-async def test_azure_enlarges_disks_that_no_node_has(world: ContextFactory) -> None:
-    async with world() as w:
+async def test_azure_enlarges_disks_that_no_node_has(cluster: ContextFactory) -> None:
+    async with cluster() as w:
         await storage_class(w, allowVolumeExpansion=True)
         await provisioned(w)
         await w.pod("p", "a", {"persistentVolumeClaim": {"claimName": "c"}})
@@ -523,9 +526,9 @@ async def test_azure_enlarges_disks_that_no_node_has(world: ContextFactory) -> N
         assert disk.size == 5 << 30
 
 
-async def test_attachments_of_other_clients_stay(world: ContextFactory) -> None:
+async def test_attachments_of_other_clients_stay(cluster: ContextFactory) -> None:
     """The end-to-end suite creates one for a volume that does not exist."""
-    async with world() as w:
+    async with cluster() as w:
         await w.volume(CSI)
         for name, volume in (("va-other", "missing"), ("va-same", "v")):
             spec = {

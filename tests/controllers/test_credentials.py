@@ -131,13 +131,15 @@ async def result(plane: Plane) -> tuple[x509.Certificate | None, list[tuple[str,
     ],
 )
 async def test_the_signers_and_their_rules(
-    play: ContextFactory,
+    control_plane: ContextFactory,
     signer: str,
     subject: tuple[str, str, str],
     usages: list[str],
     problem: str,
 ) -> None:
-    async with play("csrsigning", settings=ControllerSettings(sign_certificate=sign)) as plane:
+    async with control_plane(
+        "csrsigning", settings=ControllerSettings(sign_certificate=sign)
+    ) as plane:
         await ask(plane, request_for(*subject), signer, usages, approve=False)
         await plane.settle(5)
         assert await result(plane) == (None, [])
@@ -166,10 +168,10 @@ async def test_the_signers_and_their_rules(
 
 @pytest.mark.parametrize(("wanted", "days"), [(86_400, 1), (400 * 86_400, 365)])
 async def test_a_request_may_ask_for_a_shorter_validity(
-    play: ContextFactory, wanted: int, days: int
+    control_plane: ContextFactory, wanted: int, days: int
 ) -> None:
     settings = ControllerSettings(release=Release(1, 36), sign_certificate=sign)
-    async with play("csrsigning", settings=settings, release="1.36") as plane:
+    async with control_plane("csrsigning", settings=settings, release="1.36") as plane:
         with pytest.raises(ApiError, match="may not specify a duration less than 600 seconds"):
             await ask(
                 plane, request_for("a"), "kube-apiserver-client", CLIENT, expirationSeconds=599
@@ -199,8 +201,8 @@ def test_what_else_a_request_asks_for_is_not_granted() -> None:
         sign(request_for("a"), ["magic"])
 
 
-async def test_a_kubelet_that_may_ask_is_approved(play: ContextFactory) -> None:
-    async with play(
+async def test_a_kubelet_that_may_ask_is_approved(control_plane: ContextFactory) -> None:
+    async with control_plane(
         "csrapproving", "csrsigning", settings=ControllerSettings(sign_certificate=sign)
     ) as plane:
         node = request_for("system:node:a", "system:nodes")
@@ -215,9 +217,9 @@ async def test_a_kubelet_that_may_ask_is_approved(play: ContextFactory) -> None:
     ("condition", "seconds"), [(None, 24 * 3600), ("Denied", 3600), ("Approved", None)]
 )
 async def test_old_requests_go(
-    play: ContextFactory, condition: str | None, seconds: int | None
+    control_plane: ContextFactory, condition: str | None, seconds: int | None
 ) -> None:
-    async with play("csrcleaner") as plane:
+    async with control_plane("csrcleaner") as plane:
         await ask(plane, request_for("alice"), "kube-apiserver-client", CLIENT, approve=False)
         if condition:
             body = {
@@ -235,8 +237,8 @@ async def test_old_requests_go(
         ]
 
 
-async def test_requests_are_swept_up_every_hour(play: ContextFactory) -> None:
-    async with play(
+async def test_requests_are_swept_up_every_hour(control_plane: ContextFactory) -> None:
+    async with control_plane(
         "csrcleaner", "csrsigning", settings=ControllerSettings(sign_certificate=sign)
     ) as plane:
         await ask(plane, request_for("alice"), "kube-apiserver-client", CLIENT)
@@ -263,8 +265,8 @@ def token(identifier: str, **data: str) -> Object:
     return {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "data": encoded}
 
 
-async def test_tokens_that_expire_are_deleted(play: ContextFactory) -> None:
-    async with play("tokencleaner") as plane:
+async def test_tokens_that_expire_are_deleted(control_plane: ContextFactory) -> None:
+    async with control_plane("tokencleaner") as plane:
         soon = rfc3339(plane.clock.time() + 60)
         for made in (
             token("aaaaaa", expiration=soon),
@@ -287,12 +289,12 @@ async def test_tokens_that_expire_are_deleted(play: ContextFactory) -> None:
         ]
 
 
-async def test_cluster_info_is_signed_with_every_token(play: ContextFactory) -> None:
+async def test_cluster_info_is_signed_with_every_token(control_plane: ContextFactory) -> None:
     async def data(plane: Plane) -> Any:
         await plane.settle(1)
         return (await plane.get(CONFIG_MAPS, "kube-public", "cluster-info"))["data"]
 
-    async with play("bootstrapsigner") as plane:
+    async with control_plane("bootstrapsigner") as plane:
         if await plane.missing(NAMESPACES, "", "kube-public"):
             await plane.client.create(NAMESPACES, "", {"metadata": {"name": "kube-public"}})
         info = {
@@ -327,7 +329,9 @@ async def role(plane: Plane, name: str, resource: str, **labels: str) -> None:
     )
 
 
-async def test_rules_are_gathered_also_from_roles_that_gather(play: ContextFactory) -> None:
+async def test_rules_are_gathered_also_from_roles_that_gather(
+    control_plane: ContextFactory,
+) -> None:
     async def resources(plane: Plane, name: str) -> list[str]:
         await plane.settle(1)
         return [
@@ -335,7 +339,7 @@ async def test_rules_are_gathered_also_from_roles_that_gather(play: ContextFacto
             for rule in (await plane.get(CLUSTER_ROLES, "", name)).get("rules") or ()
         ]
 
-    async with play("clusterrole-aggregation") as plane:
+    async with control_plane("clusterrole-aggregation") as plane:
         await role(plane, "b", "pods", part="yes")
         await role(plane, "a", "nodes", part="yes")
         for name, part in (("sum", "yes"), ("all", "sum")):

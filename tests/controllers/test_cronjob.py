@@ -84,8 +84,10 @@ async def status(plane: Plane) -> Object:
     return found
 
 
-async def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(play: ContextFactory) -> None:
-    async with play("cronjob") as plane:
+async def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job("*/10 * * * *"))
         await plane.settle(5 * MINUTE)
         assert await jobs(plane) == []
@@ -113,8 +115,8 @@ async def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(play: Context
         ("Replace", ["01-02 03:07"]),
     ],
 )
-async def test_concurrency(play: ContextFactory, policy: str, left: list[str]) -> None:
-    async with play("cronjob") as plane:
+async def test_concurrency(control_plane: ContextFactory, policy: str, left: list[str]) -> None:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job("* * * * *", concurrencyPolicy=policy))
         await plane.settle(3 * MINUTE + 1)
         assert await jobs(plane) == left
@@ -125,8 +127,8 @@ async def test_concurrency(play: ContextFactory, policy: str, left: list[str]) -
             assert await jobs(plane) == ["01-02 03:05", "01-02 03:07"]
 
 
-async def test_history_keeps_the_latest_of_each_kind(play: ContextFactory) -> None:
-    async with play("cronjob") as plane:
+async def test_history_keeps_the_latest_of_each_kind(control_plane: ContextFactory) -> None:
+    async with control_plane("cronjob") as plane:
         await start(
             plane, cron_job("0 * * * *", successfulJobsHistoryLimit=2, failedJobsHistoryLimit=1)
         )
@@ -137,8 +139,8 @@ async def test_history_keeps_the_latest_of_each_kind(play: ContextFactory) -> No
         assert "SuccessfulDelete" in await events(plane)
 
 
-async def test_missed_times(play: ContextFactory) -> None:
-    async with play("cronjob") as plane:
+async def test_missed_times(control_plane: ContextFactory) -> None:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job("*/10 * * * *"))
         await plane.stop_controllers()
         await plane.settle(HOUR)
@@ -159,8 +161,8 @@ async def test_missed_times(play: ContextFactory) -> None:
         assert await jobs(plane) == ["01-02 04:00", "01-03 04:00"]
 
 
-async def test_a_deadline_forgives_what_is_too_long_ago(play: ContextFactory) -> None:
-    async with play("cronjob") as plane:
+async def test_a_deadline_forgives_what_is_too_long_ago(control_plane: ContextFactory) -> None:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job("0 * * * *", startingDeadlineSeconds=120))
         await plane.stop_controllers()
         await plane.settle(HOUR)  # 04:04
@@ -171,8 +173,8 @@ async def test_a_deadline_forgives_what_is_too_long_ago(play: ContextFactory) ->
         assert await jobs(plane) == ["01-02 05:00"]
 
 
-async def test_suspended_and_in_a_zone(play: ContextFactory) -> None:
-    async with play("cronjob") as plane:
+async def test_suspended_and_in_a_zone(control_plane: ContextFactory) -> None:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job("0 9 * * *", timeZone="Asia/Kolkata", suspend=True))
         await leap(plane, 12 * HOUR)
         assert await jobs(plane) == []
@@ -183,8 +185,8 @@ async def test_suspended_and_in_a_zone(play: ContextFactory) -> None:
         assert await jobs(plane) == ["01-02 03:30", "01-03 03:30"]
 
 
-async def test_a_schedule_that_never_comes_is_reported(play: ContextFactory) -> None:
-    async with play("cronjob", release="1.36") as plane:
+async def test_a_schedule_that_never_comes_is_reported(control_plane: ContextFactory) -> None:
+    async with control_plane("cronjob", release="1.36") as plane:
         await start(plane, cron_job("0 0 31 2 *"))
         await plane.settle(5)
         assert await events(plane) == {
@@ -193,8 +195,8 @@ async def test_a_schedule_that_never_comes_is_reported(play: ContextFactory) -> 
         }
 
 
-async def test_others_jobs_are_seen_and_lost_ones_forgotten(play: ContextFactory) -> None:
-    async with play("cronjob") as plane:
+async def test_others_jobs_are_seen_and_lost_ones_forgotten(control_plane: ContextFactory) -> None:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job("0 0 1 1 *"))
         owner = await plane.get(CRON_JOBS, NS, "c")
         ref = {
@@ -221,9 +223,9 @@ async def test_others_jobs_are_seen_and_lost_ones_forgotten(play: ContextFactory
 
 
 async def test_a_crash_between_making_a_job_and_noting_it_makes_no_second_one(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with play("cronjob") as plane:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job("*/10 * * * *"))
         crashed = asyncio.Event()
         client = type(plane.client)
@@ -245,10 +247,10 @@ async def test_a_crash_between_making_a_job_and_noting_it_makes_no_second_one(
         assert len((await status(plane))["active"]) == 1
 
 
-async def test_a_month(play: ContextFactory) -> None:
+async def test_a_month(control_plane: ContextFactory) -> None:
     """Three CronJobs with their Jobs and pods, which end after a while, all through January."""
 
-    async with play("cronjob", "job") as plane:
+    async with control_plane("cronjob", "job") as plane:
         await plane.client.create(
             SERVICE_ACCOUNTS,
             NS,
@@ -301,9 +303,9 @@ async def test_a_month(play: ContextFactory) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 20_000])
-async def test_long_schedules_are_parsed_too(play: ContextFactory, length: int) -> None:
+async def test_long_schedules_are_parsed_too(control_plane: ContextFactory, length: int) -> None:
     """Those of more than 16 KiB in a thread."""
-    async with play("cronjob") as plane:
+    async with control_plane("cronjob") as plane:
         await start(plane, cron_job(f"{','.join(['*/5'] * length)} * * * *"))
         await leap(plane, 5 * MINUTE)
         for _ in range(100):

@@ -58,8 +58,8 @@ async def status_of(plane: Plane) -> Object:
     return (await plane.get(DAEMON_SETS, "default", "agent"))["status"]
 
 
-async def test_one_pod_on_every_node_that_it_tolerates(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_one_pod_on_every_node_that_it_tolerates(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"), node("win1", windows=True))
         await create(plane)
         assert set(await places(plane)) == {"lin1", "lin2"}
@@ -80,8 +80,8 @@ async def test_one_pod_on_every_node_that_it_tolerates(play: ContextFactory) -> 
         assert len(await pods(plane)) == 4 and (await status_of(plane))["numberAvailable"] == 3
 
 
-async def test_windows_only_and_labels_that_change(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_windows_only_and_labels_that_change(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("win1", windows=True), node("win2", windows=True))
         await create(plane, windows_template("agent", hostNetwork=True))
         assert set(await places(plane)) == {"win1", "win2"}
@@ -99,13 +99,15 @@ async def test_windows_only_and_labels_that_change(play: ContextFactory) -> None
         ]
 
 
-async def test_a_new_taint_keeps_what_is_there_unless_it_drives_out(play: ContextFactory) -> None:
+async def test_a_new_taint_keeps_what_is_there_unless_it_drives_out(
+    control_plane: ContextFactory,
+) -> None:
     async def taint(plane: Plane, effect: str) -> None:
         body = {"spec": {"taints": [{"key": "maintenance", "effect": effect}]}}
         await plane.client.patch(NODES, "", "lin1", body)
         await plane.settle()
 
-    async with play(*ALL) as plane:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane)
         await taint(plane, "NoSchedule")
@@ -116,8 +118,8 @@ async def test_a_new_taint_keeps_what_is_there_unless_it_drives_out(play: Contex
         assert await places(plane) == {}
 
 
-async def test_a_rolling_update_replaces_so_many_at_a_time(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_rolling_update_replaces_so_many_at_a_time(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, *(node(f"lin{i}") for i in range(4)))
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "30%"}}
         await create(plane, updateStrategy=rolling)
@@ -135,16 +137,16 @@ async def test_a_rolling_update_replaces_so_many_at_a_time(play: ContextFactory)
         )
 
 
-async def test_old_pods_that_do_not_work_go_at_once(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_old_pods_that_do_not_work_go_at_once(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, *(node(f"lin{i}") for i in range(4)))
         await create(plane)
         await set_image(plane, "app:2")
         assert set((await places(plane)).values()) == {"app:2"}
 
 
-async def test_on_delete(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_on_delete(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"))
         await create(plane, updateStrategy={"type": "OnDelete"})
         await all_ready(plane)
@@ -155,7 +157,7 @@ async def test_on_delete(play: ContextFactory) -> None:
         assert sorted((await places(plane)).values()) == ["app:1", "app:2"]
 
 
-async def test_failed_pods_are_replaced_ever_more_slowly(play: ContextFactory) -> None:
+async def test_failed_pods_are_replaced_ever_more_slowly(control_plane: ContextFactory) -> None:
     async def fail(plane: Plane) -> str:
         (pod,) = await pods(plane)
         await report(plane, pod, "Failed")
@@ -163,7 +165,7 @@ async def test_failed_pods_are_replaced_ever_more_slowly(play: ContextFactory) -
         (after,) = await pods(plane)
         return "waits" if after["metadata"]["uid"] == pod["metadata"]["uid"] else "replaced"
 
-    async with play(*ALL) as plane:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane)
         assert await fail(plane) == "replaced"
@@ -181,8 +183,8 @@ async def test_failed_pods_are_replaced_ever_more_slowly(play: ContextFactory) -
         assert len(recorded) == 3 and recorded[0].endswith(" on node lin1, will try to kill it")
 
 
-async def test_available_after_some_seconds(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_available_after_some_seconds(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane, minReadySeconds=10)
         await all_ready(plane)
@@ -191,8 +193,8 @@ async def test_available_after_some_seconds(play: ContextFactory) -> None:
         assert (await status_of(plane))["numberAvailable"] == 1
 
 
-async def test_history_and_its_limit(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_history_and_its_limit(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane, revisionHistoryLimit=1)
         for number in (2, 3, 2):
@@ -213,8 +215,8 @@ async def test_history_and_its_limit(play: ContextFactory) -> None:
         }
 
 
-async def test_duplicates_and_pods_for_nodes_that_are_gone(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_duplicates_and_pods_for_nodes_that_are_gone(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"))
         await create(plane)
         (one, _) = await pods(plane)
@@ -230,7 +232,7 @@ async def test_duplicates_and_pods_for_nodes_that_are_gone(play: ContextFactory)
         assert set(await places(plane)) == {"lin1"}
 
 
-async def test_affinity_is_replaced_by_the_node(play: ContextFactory) -> None:
+async def test_affinity_is_replaced_by_the_node(control_plane: ContextFactory) -> None:
     wanted = {"key": "disk", "operator": "In", "values": ["ssd"]}
     preferred = [{"weight": 1, "preference": {"matchExpressions": [wanted]}}]
     affinity = {
@@ -242,7 +244,7 @@ async def test_affinity_is_replaced_by_the_node(play: ContextFactory) -> None:
         }
     }
 
-    async with play(*ALL) as plane:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1", disk="ssd"), node("lin2"))
         await create(plane, template(label="agent", affinity=affinity))
         (pod,) = await pods(plane)
@@ -253,8 +255,8 @@ async def test_affinity_is_replaced_by_the_node(play: ContextFactory) -> None:
         assert found["preferredDuringSchedulingIgnoredDuringExecution"] == preferred
 
 
-async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_restart_changes_nothing(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"))
         await create(plane)
         await all_ready(plane)

@@ -71,8 +71,8 @@ def limits(surge: int | str, unavailable: int | str) -> Object:
     }
 
 
-async def test_a_rollout_keeps_its_limits_until_it_is_done(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_rollout_keeps_its_limits_until_it_is_done(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 4, strategy=limits(1, 1))
         assert await condition(plane) == (
             "True",
@@ -112,8 +112,8 @@ async def test_a_rollout_keeps_its_limits_until_it_is_done(play: ContextFactory)
         assert ("ScalingReplicaSet", "Scaled down replica set web-54cdfd79f8 to 0") in recorded
 
 
-async def test_recreate_waits_for_the_last_old_pod(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_recreate_waits_for_the_last_old_pod(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(
             plane,
@@ -134,8 +134,8 @@ async def test_recreate_waits_for_the_last_old_pod(play: ContextFactory) -> None
         assert await sizes(plane) == [(0, 0), (2, 2)]
 
 
-async def test_a_paused_deployment_scales_but_does_not_roll(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_paused_deployment_scales_but_does_not_roll(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 2)
         await all_ready(plane)
         await change(plane, paused=True)
@@ -157,8 +157,10 @@ async def test_a_paused_deployment_scales_but_does_not_roll(play: ContextFactory
         assert await sizes(plane) == [(3, 3), (1, 1)]
 
 
-async def test_undo_takes_the_old_set_again_and_keeps_its_history(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_undo_takes_the_old_set_again_and_keeps_its_history(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 1)
         before = (await owned_sets(plane))[0]["metadata"]["name"]
         for image in ("app:2", "app:1", "app:2", "app:1"):
@@ -172,13 +174,13 @@ async def test_undo_takes_the_old_set_again_and_keeps_its_history(play: ContextF
         assert (await current(plane))["metadata"]["annotations"][REVISION] == "5"
 
 
-async def test_the_old_rollback_annotation_works(play: ContextFactory) -> None:
+async def test_the_old_rollback_annotation_works(control_plane: ContextFactory) -> None:
     async def undo(plane: Plane, revision: str) -> None:
         body = {"metadata": {"annotations": {"deprecated.deployment.rollback.to": revision}}}
         await plane.client.patch(DEPLOYMENTS, "default", "web", body)
         await plane.settle()
 
-    async with play(*ALL) as plane:
+    async with control_plane(*ALL) as plane:
         await create(plane, 1)
         cause = {"metadata": {"annotations": {"kubernetes.io/change-cause": "two"}}}
         await plane.client.patch(DEPLOYMENTS, "default", "web", cause)
@@ -202,8 +204,8 @@ async def test_the_old_rollback_annotation_works(play: ContextFactory) -> None:
         assert ("DeploymentRollbackTemplateUnchanged", message) in recorded
 
 
-async def test_a_rollout_without_progress_fails_and_recovers(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_rollout_without_progress_fails_and_recovers(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 1, progressDeadlineSeconds=60)
         await plane.settle(50)
         assert (await condition(plane))[1] == "ReplicaSetUpdated"
@@ -223,8 +225,10 @@ async def test_a_rollout_without_progress_fails_and_recovers(play: ContextFactor
         assert (await condition(plane))[1] == "NewReplicaSetAvailable"
 
 
-async def test_scaling_in_the_middle_gives_every_set_its_share(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_scaling_in_the_middle_gives_every_set_its_share(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 10, strategy=limits(3, 2))
         await all_ready(plane)
         await set_image(plane, "app:2")
@@ -235,8 +239,8 @@ async def test_scaling_in_the_middle_gives_every_set_its_share(play: ContextFact
         assert await sizes(plane) == [(0, 0), (0, 0)]
 
 
-async def test_only_so_many_old_sets_are_kept(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_only_so_many_old_sets_are_kept(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 0, revisionHistoryLimit=2)
         for number in range(2, 6):
             await plane.settle(1)
@@ -247,8 +251,8 @@ async def test_only_so_many_old_sets_are_kept(play: ContextFactory) -> None:
         assert images == ["app:3", "app:4", "app:5"]
 
 
-async def test_a_name_that_is_taken_counts_as_a_collision(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_name_that_is_taken_counts_as_a_collision(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         taken = workload("web-54cdfd79f8", template(label="other"), replicas=0)
         taken["spec"]["selector"] = {"matchLabels": {"app": "other"}}
         await plane.client.create(REPLICA_SETS, "default", taken)
@@ -258,8 +262,8 @@ async def test_a_name_that_is_taken_counts_as_a_collision(play: ContextFactory) 
         assert deployment["status"]["collisionCount"] == 1 and deployment["status"]["replicas"] == 1
 
 
-async def test_a_set_with_the_same_template_is_adopted(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_set_with_the_same_template_is_adopted(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 2)
         (made,) = await owned_sets(plane)
         await plane.client.delete(DEPLOYMENTS, "default", "web", propagation="Orphan")
@@ -275,8 +279,8 @@ async def test_a_set_with_the_same_template_is_adopted(play: ContextFactory) -> 
         assert (await condition(plane))[1] in ("FoundNewReplicaSet", "ReplicaSetUpdated")
 
 
-async def test_failures_of_sets_show(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_failures_of_sets_show(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         # No pod of this service account can be made.
         await create(plane, 1, pod=template(serviceAccountName="nobody"))
         status, reason, message = await condition(plane, "ReplicaFailure")
@@ -286,8 +290,8 @@ async def test_failures_of_sets_show(play: ContextFactory) -> None:
         ) and "error looking up service account default/nobody" in message
 
 
-async def test_windows_deployments_roll_like_others(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_windows_deployments_roll_like_others(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("win1", windows=True), node("lin1"))
         await create(plane, 2, pod=windows_template("web"))
         await all_ready(plane)
@@ -300,8 +304,8 @@ async def test_windows_deployments_roll_like_others(play: ContextFactory) -> Non
         assert len((await plane.client.list(NODES)).items) == 2
 
 
-async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_restart_changes_nothing(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 3)
         await all_ready(plane)
         await plane.settle(5)

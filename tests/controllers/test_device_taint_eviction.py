@@ -162,8 +162,8 @@ async def is_evicted(plane: Plane) -> bool:
     return True
 
 
-async def test_a_taint_of_the_driver_evicts_the_pod(play: ContextFactory) -> None:
-    async with play(*ACCOUNTS, CONTROLLER, release="1.36") as plane:
+async def test_a_taint_of_the_driver_evicts_the_pod(control_plane: ContextFactory) -> None:
+    async with control_plane(*ACCOUNTS, CONTROLLER, release="1.36") as plane:
         await a_pod_with_a_device(plane)
         await replace_taints(plane, taint("NoSchedule"))
         assert not await is_evicted(plane)
@@ -172,8 +172,8 @@ async def test_a_taint_of_the_driver_evicts_the_pod(play: ContextFactory) -> Non
         assert await event_texts(plane) == ["Marking for deletion"]
 
 
-async def test_a_removed_taint_cancels_the_eviction(play: ContextFactory) -> None:
-    async with play(*ACCOUNTS, CONTROLLER, release="1.36") as plane:
+async def test_a_removed_taint_cancels_the_eviction(control_plane: ContextFactory) -> None:
+    async with control_plane(*ACCOUNTS, CONTROLLER, release="1.36") as plane:
         await a_pod_with_a_device(plane, toleration(tolerationSeconds=60))
         await replace_taints(plane, taint())
         await replace_taints(plane)
@@ -182,8 +182,8 @@ async def test_a_removed_taint_cancels_the_eviction(play: ContextFactory) -> Non
         assert not await is_evicted(plane)
 
 
-async def test_an_eviction_waits_for_the_toleration(play: ContextFactory) -> None:
-    async with play(*ACCOUNTS, CONTROLLER, release="1.36") as plane:
+async def test_an_eviction_waits_for_the_toleration(control_plane: ContextFactory) -> None:
+    async with control_plane(*ACCOUNTS, CONTROLLER, release="1.36") as plane:
         await a_pod_with_a_device(plane, toleration(tolerationSeconds=60))
         await replace_taints(plane, taint())
         await plane.settle(50)
@@ -192,8 +192,8 @@ async def test_an_eviction_waits_for_the_toleration(play: ContextFactory) -> Non
         assert await is_evicted(plane)
 
 
-async def test_1_35_has_no_device_taints(play: ContextFactory) -> None:
-    async with play(*ACCOUNTS, CONTROLLER, release="1.35") as plane:
+async def test_1_35_has_no_device_taints(control_plane: ContextFactory) -> None:
+    async with control_plane(*ACCOUNTS, CONTROLLER, release="1.35") as plane:
         await a_pod_with_a_device(plane)
         await replace_taints(plane, taint())
         assert not await is_evicted(plane)
@@ -205,8 +205,8 @@ async def condition(plane: Plane, name: str = "drain") -> tuple[str, str, str]:
     return found[0]["status"], found[0]["reason"], found[0]["message"]
 
 
-async def test_a_rule_evicts_and_reports(play: ContextFactory) -> None:
-    async with play(*ACCOUNTS, CONTROLLER, release="1.37") as plane:
+async def test_a_rule_evicts_and_reports(control_plane: ContextFactory) -> None:
+    async with control_plane(*ACCOUNTS, CONTROLLER, release="1.37") as plane:
         await a_pod_with_a_device(plane, toleration(tolerationSeconds=30))
         await plane.client.create(DEVICE_TAINT_RULES, "", rule(driver="gpu.example.com"))
         await plane.settle()
@@ -218,8 +218,8 @@ async def test_a_rule_evicts_and_reports(play: ContextFactory) -> None:
         assert await condition(plane) == ("False", "Completed", done)
 
 
-async def test_a_rule_without_effect_predicts_the_evictions(play: ContextFactory) -> None:
-    async with play(*ACCOUNTS, CONTROLLER, release="1.37") as plane:
+async def test_a_rule_without_effect_predicts_the_evictions(control_plane: ContextFactory) -> None:
+    async with control_plane(*ACCOUNTS, CONTROLLER, release="1.37") as plane:
         await a_pod_with_a_device(plane)
         await plane.client.create(DEVICE_TAINT_RULES, "", rule("None", pool="pool"))
         await plane.client.create(DEVICE_TAINT_RULES, "", rule("NoSchedule", "soft", pool="pool"))

@@ -94,8 +94,10 @@ async def reasons(plane: Plane) -> set[str]:
         ({"maxUnavailable": 0}, (5, 3, 5, 0)),
     ],
 )
-async def test_numbers(play: ContextFactory, spec: Object, expected: tuple[int, ...]) -> None:
-    async with play("disruption") as plane:
+async def test_numbers(
+    control_plane: ContextFactory, spec: Object, expected: tuple[int, ...]
+) -> None:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         owner = await plane.client.create(
             REPLICA_SETS,
@@ -114,8 +116,8 @@ async def test_numbers(play: ContextFactory, spec: Object, expected: tuple[int, 
         ] == 1
 
 
-async def test_scales_of_several_owners_are_added_up(play: ContextFactory) -> None:
-    async with play("disruption") as plane:
+async def test_scales_of_several_owners_are_added_up(control_plane: ContextFactory) -> None:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         spec = {"replicas": 2, "selector": SELECTOR, "template": TEMPLATE}
         a = await plane.client.create(REPLICA_SETS, NS, {"metadata": {"name": "a"}, "spec": spec})
@@ -153,9 +155,9 @@ async def test_scales_of_several_owners_are_added_up(play: ContextFactory) -> No
     ],
 )
 async def test_pods_that_cannot_be_counted_allow_no_disruption(
-    play: ContextFactory, owner: Object | None, reason: str
+    control_plane: ContextFactory, owner: Object | None, reason: str
 ) -> None:
-    async with play("disruption") as plane:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         await add_pod(plane, "a", owner)
         await add_budget(plane, maxUnavailable=1)
@@ -165,8 +167,8 @@ async def test_pods_that_cannot_be_counted_allow_no_disruption(
         ) and "CalculateExpectedPodCountFailed" in await reasons(plane)
 
 
-async def test_evictions_are_allowed_one_after_the_other(play: ContextFactory) -> None:
-    async with play("disruption") as plane:
+async def test_evictions_are_allowed_one_after_the_other(control_plane: ContextFactory) -> None:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         for name in ("a", "b", "c"):
             await add_pod(plane, name)
@@ -196,8 +198,10 @@ async def test_evictions_are_allowed_one_after_the_other(play: ContextFactory) -
         assert "disruptedPods" not in (await plane.get(POD_DISRUPTION_BUDGETS, NS, "b"))["status"]
 
 
-async def test_a_pod_that_was_to_go_and_stays_is_counted_again(play: ContextFactory) -> None:
-    async with play("disruption") as plane:
+async def test_a_pod_that_was_to_go_and_stays_is_counted_again(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         await add_pod(plane, "a")
         await add_pod(plane, "b")
@@ -217,8 +221,8 @@ async def test_a_pod_that_was_to_go_and_stays_is_counted_again(play: ContextFact
         assert "NotDeleted" in await reasons(plane)
 
 
-async def test_no_pods_and_two_budgets(play: ContextFactory) -> None:
-    async with play("disruption") as plane:
+async def test_no_pods_and_two_budgets(control_plane: ContextFactory) -> None:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         await add_budget(plane, minAvailable=1)
         assert "NoPods" in await reasons(plane)
@@ -230,9 +234,9 @@ async def test_no_pods_and_two_budgets(play: ContextFactory) -> None:
 
 
 async def test_an_empty_selector_means_none_in_the_old_version_and_all_in_the_new(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play("disruption") as plane:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         await add_pod(plane, "a")
         for version in ("v1beta1", "v1"):
@@ -247,8 +251,10 @@ async def test_an_empty_selector_means_none_in_the_old_version_and_all_in_the_ne
         )
 
 
-async def test_a_pod_that_is_taken_away_by_its_labels_counts_no_more(play: ContextFactory) -> None:
-    async with play("disruption") as plane:
+async def test_a_pod_that_is_taken_away_by_its_labels_counts_no_more(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("disruption") as plane:
         await quiet(plane)
         for name in ("a", "b"):
             await add_pod(plane, name)

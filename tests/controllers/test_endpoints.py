@@ -106,8 +106,8 @@ def shown(pieces: list[Object]) -> list[tuple[str, list[tuple[str, bool]]]]:
     )
 
 
-async def test_pods_come_become_ready_and_go(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_pods_come_become_ready_and_go(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(
             plane, {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
         )
@@ -138,8 +138,8 @@ async def test_pods_come_become_ready_and_go(play: ContextFactory) -> None:
         assert await plane.missing(ENDPOINTS, NS, "s")
 
 
-async def test_what_does_not_change_is_not_written(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_what_does_not_change_is_not_written(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1")
         await add_service(plane)
@@ -155,8 +155,8 @@ async def test_what_does_not_change_is_not_written(play: ContextFactory) -> None
         }
 
 
-async def test_labels_of_the_service_are_taken_over(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_labels_of_the_service_are_taken_over(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_service(plane)
         labels = {"own": "y", "service.kubernetes.io/headless": "1"}
@@ -171,8 +171,8 @@ async def test_labels_of_the_service_are_taken_over(play: ContextFactory) -> Non
         assert (await plane.get(ENDPOINTS, NS, "s"))["metadata"]["labels"] == {"own": "y"}
 
 
-async def test_headless_with_names_and_unready_addresses(play: ContextFactory) -> None:
-    async with play(*BOTH, dual_stack=False) as plane:
+async def test_headless_with_names_and_unready_addresses(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH, dual_stack=False) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1", ready=False, hostname="one", subdomain="s")
         await add_service(plane, clusterIP="None", ports=None, publishNotReadyAddresses=True)
@@ -183,12 +183,12 @@ async def test_headless_with_names_and_unready_addresses(play: ContextFactory) -
         assert labels == {"own": "x", "service.kubernetes.io/headless": ""}
 
 
-async def test_both_families(play: ContextFactory) -> None:
+async def test_both_families(control_plane: ContextFactory) -> None:
     """Endpoints have one family, slices both; a pod that has one address only is in one kind of
     slices.
     """
 
-    async with play(*BOTH) as plane:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1,fd00::1")
         await add_pod(plane, "b", "10.0.0.2")
@@ -210,8 +210,8 @@ async def test_both_families(play: ContextFactory) -> None:
         )
 
 
-async def test_named_ports_differ_from_pod_to_pod(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_named_ports_differ_from_pod_to_pod(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1", ports=[{"name": "web", "containerPort": 1}])
         await add_pod(plane, "b", "10.0.0.2", ports=[{"name": "web", "containerPort": 2}])
@@ -228,8 +228,8 @@ async def test_named_ports_differ_from_pod_to_pod(play: ContextFactory) -> None:
         assert found == {"10.0.0.1": [1], "10.0.0.2": [2], "10.0.0.3": []}
 
 
-async def test_without_its_node_nothing_is_written_of_a_pod(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_without_its_node_nothing_is_written_of_a_pod(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1", node="absent")
         await add_service(plane)
@@ -244,8 +244,8 @@ async def test_without_its_node_nothing_is_written_of_a_pod(play: ContextFactory
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.1", True)])]
 
 
-async def test_ended_and_leaving_pods_are_left_out(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_ended_and_leaving_pods_are_left_out(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         for name, ip, policy, phase in (
             ("a", "10.0.0.1", "Never", "Failed"),
@@ -264,8 +264,8 @@ async def test_ended_and_leaving_pods_are_left_out(play: ContextFactory) -> None
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.3", False), ("10.0.0.4", False)])]
 
 
-async def test_external_names_and_no_selector(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_external_names_and_no_selector(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1")
         await add_service(plane, "ext", type="ExternalName", externalName="example.com")
@@ -274,8 +274,10 @@ async def test_external_names_and_no_selector(play: ContextFactory) -> None:
         assert await plane.missing(ENDPOINTS, NS, "none") and await slices(plane, "none") == []
 
 
-async def test_hundreds_of_pods_fill_slices_and_few_are_touched(play: ContextFactory) -> None:
-    async with play("endpointslice") as plane:
+async def test_hundreds_of_pods_fill_slices_and_few_are_touched(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("endpointslice") as plane:
         await begin(plane)
         for i in range(150):
             await add_pod(plane, f"p{i}", f"10.0.{i // 100}.{i % 100}")
@@ -297,8 +299,8 @@ async def test_hundreds_of_pods_fill_slices_and_few_are_touched(play: ContextFac
         assert [n for n in last if last[n] != after[n]] == [small]
 
 
-async def test_slices_that_others_spoil_are_put_right(play: ContextFactory) -> None:
-    async with play(*BOTH) as plane:
+async def test_slices_that_others_spoil_are_put_right(control_plane: ContextFactory) -> None:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1")
         await add_service(plane)
@@ -315,7 +317,7 @@ async def test_slices_that_others_spoil_are_put_right(play: ContextFactory) -> N
 
 
 async def test_conflicts_are_overcome(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = InProcessClient.update
     refused: list[Any] = []
@@ -330,7 +332,7 @@ async def test_conflicts_are_overcome(
 
     monkeypatch.setattr(InProcessClient, "update", update)
 
-    async with play(*BOTH) as plane:
+    async with control_plane(*BOTH) as plane:
         await begin(plane)
         await add_service(plane)
         await add_pod(plane, "a", "10.0.0.1")
@@ -339,8 +341,10 @@ async def test_conflicts_are_overcome(
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.1", True)])]
 
 
-async def test_left_over_endpoints_go_at_the_start_but_not_locks(play: ContextFactory) -> None:
-    async with play("endpoint") as plane:
+async def test_left_over_endpoints_go_at_the_start_but_not_locks(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("endpoint") as plane:
         await plane.stop_controllers()
         lock = {"control-plane.alpha.kubernetes.io/leader": "{}"}
         await plane.client.create(ENDPOINTS, NS, {"metadata": {"name": "old"}})
@@ -357,7 +361,7 @@ async def test_left_over_endpoints_go_at_the_start_but_not_locks(play: ContextFa
 # ---- both families ----
 
 
-def test_a_service_of_two_families(play: ContextFactory) -> None:
+def test_a_service_of_two_families(control_plane: ContextFactory) -> None:
     pod: Object = {
         "metadata": {"name": "a", "namespace": NS, "uid": "u", "resourceVersion": "1"},
         "spec": {"nodeName": "n", "containers": []},
@@ -405,10 +409,10 @@ def test_too_many_addresses_are_cut_fairly(
 # ---- mirroring ----
 
 
-async def test_written_endpoints_are_mirrored(play: ContextFactory) -> None:
+async def test_written_endpoints_are_mirrored(control_plane: ContextFactory) -> None:
     skip = "endpointslice.kubernetes.io/skip-mirror"
 
-    async with play("endpointslicemirroring") as plane:
+    async with control_plane("endpointslicemirroring") as plane:
         await add_service(plane, "m", selector=None)
         body: Object = {
             "metadata": {"name": "m", "labels": {"mine": "1"}, "annotations": {"note": "n"}},
@@ -453,8 +457,8 @@ async def test_written_endpoints_are_mirrored(play: ContextFactory) -> None:
         assert await slices(plane, "m") == []
 
 
-async def test_no_more_than_a_thousand_are_mirrored(play: ContextFactory) -> None:
-    async with play("endpointslicemirroring") as plane:
+async def test_no_more_than_a_thousand_are_mirrored(control_plane: ContextFactory) -> None:
+    async with control_plane("endpointslicemirroring") as plane:
         await add_service(plane, "m", selector=None)
         many = [{"ip": f"198.18.{i // 250}.{i % 250 + 1}"} for i in range(1010)]
         await plane.client.create(
@@ -475,10 +479,12 @@ async def test_no_more_than_a_thousand_are_mirrored(play: ContextFactory) -> Non
         )
 
 
-async def test_what_failed_too_often_is_looked_at_again_later(play: ContextFactory) -> None:
+async def test_what_failed_too_often_is_looked_at_again_later(
+    control_plane: ContextFactory,
+) -> None:
     """Nothing that is watched changes when the obstacle goes."""
 
-    async with play("endpoint", "resourcequota") as plane:
+    async with control_plane("endpoint", "resourcequota") as plane:
         await begin(plane)
         quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/endpoints": "0"}}}
         await plane.client.create(RESOURCE_QUOTAS, NS, quota)

@@ -57,8 +57,8 @@ async def gone(plane: Plane, *names: str) -> list[bool]:
     return [await plane.missing(CONFIG_MAPS, NS, name) for name in names]
 
 
-async def test_dependents_go_down_the_chain(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_dependents_go_down_the_chain(control_plane: ContextFactory) -> None:
+    async with control_plane("garbagecollector") as plane:
         a = await make(plane, "a")
         b = await make(plane, "b", **owned_by(a))
         await make(plane, "c", **owned_by(b))
@@ -69,8 +69,8 @@ async def test_dependents_go_down_the_chain(play: ContextFactory) -> None:
         assert await gone(plane, "a", "b", "c") == [True, True, True]
 
 
-async def test_orphans_lose_the_reference_and_stay(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_orphans_lose_the_reference_and_stay(control_plane: ContextFactory) -> None:
+    async with control_plane("garbagecollector") as plane:
         a, other = await make(plane, "a"), await make(plane, "other")
         await make(plane, "b", **owned_by(a, other))
         await plane.settle()
@@ -82,8 +82,8 @@ async def test_orphans_lose_the_reference_and_stay(play: ContextFactory) -> None
         assert [ref["name"] for ref in refs] == ["other"]
 
 
-async def test_foreground_waits_for_those_that_block(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_foreground_waits_for_those_that_block(control_plane: ContextFactory) -> None:
+    async with control_plane("garbagecollector") as plane:
         a = await make(plane, "a")
         await make(plane, "blocking", finalizers=["example.org/hold"], **owned_by(a, block=True))
         await make(plane, "other", finalizers=["example.org/hold"], **owned_by(a))
@@ -99,8 +99,10 @@ async def test_foreground_waits_for_those_that_block(play: ContextFactory) -> No
         assert await gone(plane, "a", "blocking", "other") == [True, True, False]
 
 
-async def test_a_reference_that_stops_to_block_lets_the_owner_go(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_a_reference_that_stops_to_block_lets_the_owner_go(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("garbagecollector") as plane:
         a = await make(plane, "a")
         await make(plane, "b", finalizers=["example.org/hold"], **owned_by(a, block=True))
         await plane.settle()
@@ -112,8 +114,8 @@ async def test_a_reference_that_stops_to_block_lets_the_owner_go(play: ContextFa
         assert await gone(plane, "a", "b") == [True, False]
 
 
-async def test_a_circle_of_blocking_references_ends(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_a_circle_of_blocking_references_ends(control_plane: ContextFactory) -> None:
+    async with control_plane("garbagecollector") as plane:
         a = await make(plane, "a")
         b = await make(plane, "b", **owned_by(a, block=True))
         await plane.client.patch(
@@ -125,8 +127,8 @@ async def test_a_circle_of_blocking_references_ends(play: ContextFactory) -> Non
         assert await gone(plane, "a", "b") == [True, True]
 
 
-async def test_owners_that_do_not_exist(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_owners_that_do_not_exist(control_plane: ContextFactory) -> None:
+    async with control_plane("garbagecollector") as plane:
         a = await make(plane, "a")
         never = {
             "apiVersion": "v1",
@@ -156,9 +158,9 @@ async def test_owners_that_do_not_exist(play: ContextFactory) -> None:
 
 @pytest.mark.parametrize("owner_first", [True, False])
 async def test_an_owner_in_another_namespace_is_none(
-    play: ContextFactory, owner_first: bool
+    control_plane: ContextFactory, owner_first: bool
 ) -> None:
-    async with play("garbagecollector") as plane:
+    async with control_plane("garbagecollector") as plane:
         await plane.client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
         if not owner_first:
             await plane.stop_controllers()
@@ -189,9 +191,9 @@ async def test_an_owner_in_another_namespace_is_none(
 
 
 async def test_something_without_a_namespace_cannot_be_owned_by_something_in_one(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play("garbagecollector") as plane:
+    async with control_plane("garbagecollector") as plane:
         a = await make(plane, "a")
         spec = {
             "capacity": {"storage": "1Gi"},
@@ -205,8 +207,8 @@ async def test_something_without_a_namespace_cannot_be_owned_by_something_in_one
         assert not await plane.missing(PERSISTENT_VOLUMES, "", "v")
 
 
-async def test_changes_before_the_start_are_found(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_changes_before_the_start_are_found(control_plane: ContextFactory) -> None:
+    async with control_plane("garbagecollector") as plane:
         a = await make(plane, "a")
         await plane.client.create(SECRETS, NS, {"metadata": {"name": "b", **owned_by(a)}})
         await plane.settle()
@@ -233,8 +235,8 @@ def widget_definition() -> Object:
     }
 
 
-async def test_custom_resources_own_and_are_owned(play: ContextFactory) -> None:
-    async with play("garbagecollector") as plane:
+async def test_custom_resources_own_and_are_owned(control_plane: ContextFactory) -> None:
+    async with control_plane("garbagecollector") as plane:
         await plane.client.create(CUSTOM_RESOURCE_DEFINITIONS, "", widget_definition())
         await plane.settle(8)
         w = await plane.client.create(
@@ -263,7 +265,7 @@ async def test_custom_resources_own_and_are_owned(play: ContextFactory) -> None:
 
 
 async def test_only_the_metadata_of_custom_objects_is_kept(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Object] = []
     original = DependencyGraph.seen
@@ -273,7 +275,7 @@ async def test_only_the_metadata_of_custom_objects_is_kept(
         return original(self, *args)
 
     monkeypatch.setattr(DependencyGraph, "seen", record)
-    async with play("garbagecollector") as plane:
+    async with control_plane("garbagecollector") as plane:
         await plane.client.create(CUSTOM_RESOURCE_DEFINITIONS, "", widget_definition())
         await plane.settle(8)
         large = {"metadata": {"name": "w"}, "spec": {"items": [{}] * 1000}}

@@ -159,8 +159,10 @@ async def messages(plane: Plane, reason: str) -> list[str]:
     ]
 
 
-async def test_following_a_metric_up_and_down(play: ContextFactory, server: Server) -> None:
-    async with play("horizontalpodautoscaling", "replicaset") as plane:
+async def test_following_a_metric_up_and_down(
+    control_plane: ContextFactory, server: Server
+) -> None:
+    async with control_plane("horizontalpodautoscaling", "replicaset") as plane:
         server.usage = "50m"
         await start(plane, {"minReplicas": 2, "maxReplicas": 10, "metrics": cpu(50)})
         assert await run(plane, 60) == 2
@@ -203,8 +205,8 @@ async def test_following_a_metric_up_and_down(play: ContextFactory, server: Serv
         ] == 2
 
 
-async def test_behaviour_limits_the_rate(play: ContextFactory, server: Server) -> None:
-    async with play("horizontalpodautoscaling", "replicaset") as plane:
+async def test_behaviour_limits_the_rate(control_plane: ContextFactory, server: Server) -> None:
+    async with control_plane("horizontalpodautoscaling", "replicaset") as plane:
         server.usage = "100m"
         behavior = {
             "scaleUp": {
@@ -235,8 +237,8 @@ async def test_behaviour_limits_the_rate(play: ContextFactory, server: Server) -
         assert await run(plane, 30) == 4
 
 
-async def test_no_metrics_but_bounds(play: ContextFactory) -> None:
-    async with play("horizontalpodautoscaling", "replicaset") as plane:
+async def test_no_metrics_but_bounds(control_plane: ContextFactory) -> None:
+    async with control_plane("horizontalpodautoscaling", "replicaset") as plane:
         await start(plane, {"minReplicas": 3, "maxReplicas": 5, "metrics": cpu(50)}, replicas=1)
         assert await run(plane, 20) == 3
         assert await run(plane, 20) == 3
@@ -258,7 +260,7 @@ async def test_no_metrics_but_bounds(play: ContextFactory) -> None:
 
 
 async def test_the_highest_proposal_of_several_metrics_counts(
-    play: ContextFactory, server: Server
+    control_plane: ContextFactory, server: Server
 ) -> None:
     custom, external = (
         "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default",
@@ -295,7 +297,7 @@ async def test_the_highest_proposal_of_several_metrics_counts(
         },
     ]
 
-    async with play("horizontalpodautoscaling", "replicaset") as plane:
+    async with control_plane("horizontalpodautoscaling", "replicaset") as plane:
         server.usage = "0"
         await start(plane, {"minReplicas": 1, "maxReplicas": 9, "metrics": metrics})
         await run(plane, 10)
@@ -337,9 +339,9 @@ async def test_the_highest_proposal_of_several_metrics_counts(
     ],
 )
 async def test_targets_that_cannot_be_scaled(
-    play: ContextFactory, ref: Object, message: str
+    control_plane: ContextFactory, ref: Object, message: str
 ) -> None:
-    async with play("horizontalpodautoscaling") as plane:
+    async with control_plane("horizontalpodautoscaling") as plane:
         spec = {"scaleTargetRef": ref, "maxReplicas": 3}
         await plane.client.create(
             HORIZONTAL_POD_AUTOSCALERS, NS, {"metadata": {"name": "h"}, "spec": spec}
@@ -355,8 +357,8 @@ async def test_targets_that_cannot_be_scaled(
         )
 
 
-async def test_a_deployment_by_v1(play: ContextFactory, server: Server) -> None:
-    async with play("horizontalpodautoscaling", "deployment", "replicaset") as plane:
+async def test_a_deployment_by_v1(control_plane: ContextFactory, server: Server) -> None:
+    async with control_plane("horizontalpodautoscaling", "deployment", "replicaset") as plane:
         server.usage = "100m"
         await plane.client.create(
             SERVICE_ACCOUNTS,
@@ -410,10 +412,10 @@ async def test_a_deployment_by_v1(play: ContextFactory, server: Server) -> None:
         )
 
 
-async def test_a_custom_resource_with_a_scale(play: ContextFactory) -> None:
+async def test_a_custom_resource_with_a_scale(control_plane: ContextFactory) -> None:
     """Scaled by an autoscaler, and counted by a disruption budget."""
 
-    async with play("horizontalpodautoscaling", "disruption") as plane:
+    async with control_plane("horizontalpodautoscaling", "disruption") as plane:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         scale = {
             "specReplicasPath": ".spec.size",
@@ -627,7 +629,7 @@ def test_texts() -> None:
 
 
 async def test_an_unavailable_server_is_reported(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = InProcessClient.get_json
 
@@ -638,7 +640,7 @@ async def test_an_unavailable_server_is_reported(
 
     monkeypatch.setattr(InProcessClient, "get_json", get_json)
 
-    async with play("horizontalpodautoscaling", "replicaset") as plane:
+    async with control_plane("horizontalpodautoscaling", "replicaset") as plane:
         await start(plane, {"maxReplicas": 5, "metrics": cpu(50)})
         await run(plane, 20)
         (text,) = await messages(plane, "FailedGetResourceMetric")

@@ -71,8 +71,10 @@ async def reasons(plane: Plane) -> list[str]:
     return sorted(e["reason"] for e in events if e["source"].get("component") == "job-controller")
 
 
-async def test_completions_are_counted_and_no_pod_too_many_is_made(play: ContextFactory) -> None:
-    async with play("job") as plane:
+async def test_completions_are_counted_and_no_pod_too_many_is_made(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("job") as plane:
         await start(plane, job(completions=3, parallelism=2))
         assert await status(plane) == {"active": 2}
         await end(plane, "Succeeded")
@@ -89,9 +91,9 @@ async def test_completions_are_counted_and_no_pod_too_many_is_made(play: Context
 
 
 async def test_a_work_queue_is_done_when_one_succeeds_and_the_others_have_ended(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play("job") as plane:
+    async with control_plane("job") as plane:
         await start(plane, job(parallelism=3))
         await end(plane, "Succeeded")
         assert await status(plane) == {"active": 2, "succeeded": 1}
@@ -102,9 +104,9 @@ async def test_a_work_queue_is_done_when_one_succeeds_and_the_others_have_ended(
 
 
 async def test_failed_pods_are_replaced_later_and_later_until_the_limit(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play("job") as plane:
+    async with control_plane("job") as plane:
         await start(plane, job(backoffLimit=3))
         waits = []
         for _ in range(3):
@@ -122,8 +124,8 @@ async def test_failed_pods_are_replaced_later_and_later_until_the_limit(
         assert (await reasons(plane)).count("SuccessfulCreate") == 4
 
 
-async def test_restarts_within_pods_count_against_the_limit(play: ContextFactory) -> None:
-    async with play("job") as plane:
+async def test_restarts_within_pods_count_against_the_limit(control_plane: ContextFactory) -> None:
+    async with control_plane("job") as plane:
         await start(plane, job(restart="OnFailure", backoffLimit=2, parallelism=2))
         names = [p["metadata"]["name"] for p in await pods(plane)]
         for name in names:
@@ -143,9 +145,9 @@ async def test_restarts_within_pods_count_against_the_limit(play: ContextFactory
 
 
 async def test_the_deadline_ends_a_job_also_after_a_restart_of_the_controller(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play("job") as plane:
+    async with control_plane("job") as plane:
         await start(plane, job(activeDeadlineSeconds=600, parallelism=2))
         await plane.stop_controllers()
         await plane.settle(300)
@@ -157,8 +159,10 @@ async def test_the_deadline_ends_a_job_also_after_a_restart_of_the_controller(
         assert not await pods(plane)
 
 
-async def test_parallelism_can_be_changed_and_spares_those_that_run(play: ContextFactory) -> None:
-    async with play("job") as plane:
+async def test_parallelism_can_be_changed_and_spares_those_that_run(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("job") as plane:
         await start(plane, job(parallelism=3, completions=5))
         runs = (await pods(plane))[1]["metadata"]["name"]
         await plane.client.patch(
@@ -172,8 +176,8 @@ async def test_parallelism_can_be_changed_and_spares_those_that_run(play: Contex
         assert await status(plane) == {"active": 1}
 
 
-async def test_a_suspended_job_has_no_pods_and_starts_anew(play: ContextFactory) -> None:
-    async with play("job") as plane:
+async def test_a_suspended_job_has_no_pods_and_starts_anew(control_plane: ContextFactory) -> None:
+    async with control_plane("job") as plane:
         await start(plane, job(suspend=True, activeDeadlineSeconds=100))
         found = await plane.get(JOBS, NS, "j")
         assert not await pods(plane) and "startTime" not in found["status"]
@@ -196,8 +200,8 @@ async def test_a_suspended_job_has_no_pods_and_starts_anew(play: ContextFactory)
         ]
 
 
-async def test_every_index_succeeds_once(play: ContextFactory) -> None:
-    async with play("job") as plane:
+async def test_every_index_succeeds_once(control_plane: ContextFactory) -> None:
+    async with control_plane("job") as plane:
         await start(
             plane, job(completionMode="Indexed", completions=4, parallelism=3, backoffLimit=9)
         )
@@ -238,7 +242,7 @@ def test_indexes_are_written_in_short(numbers: list[int], shown: str) -> None:
 
 
 async def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
     original = InProcessClient.update_status
@@ -254,7 +258,7 @@ async def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
 
     monkeypatch.setattr(InProcessClient, "update_status", contested)
 
-    async with play("job") as plane:
+    async with control_plane("job") as plane:
         await start(plane, job(completions=6, parallelism=3))
         for turn in range(30):
             await end(plane, "Succeeded")
@@ -268,7 +272,7 @@ async def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
 
 
 async def test_a_full_quota_is_reported_and_retried(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = InProcessClient.create
     full = True
@@ -280,7 +284,7 @@ async def test_a_full_quota_is_reported_and_retried(
 
     monkeypatch.setattr(InProcessClient, "create", create)
 
-    async with play("job") as plane:
+    async with control_plane("job") as plane:
         await start(plane, job(parallelism=2))
         assert "FailedCreate" in await reasons(plane)
         full = False
@@ -288,8 +292,8 @@ async def test_a_full_quota_is_reported_and_retried(
         assert len(await pods(plane)) == 2
 
 
-async def test_finished_jobs_go_after_their_time(play: ContextFactory) -> None:
-    async with play("job", "ttl-after-finished", "garbagecollector") as plane:
+async def test_finished_jobs_go_after_their_time(control_plane: ContextFactory) -> None:
+    async with control_plane("job", "ttl-after-finished", "garbagecollector") as plane:
         plane.api.storage.release = Release(1, 21)
         await start(plane, job(ttlSecondsAfterFinished=100))
         await end(plane, "Succeeded")

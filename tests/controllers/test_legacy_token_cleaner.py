@@ -42,10 +42,10 @@ async def invalid_since(plane: Plane, name: str) -> str | None:
 
 
 async def test_listed_tokens_that_are_unused_for_a_year_are_invalidated_then_deleted(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
     names = ("old", "listed-and-mounted")
-    async with play("legacy-service-account-token-cleaner", release="1.36") as plane:
+    async with control_plane("legacy-service-account-token-cleaner", release="1.36") as plane:
         tracking = "kube-apiserver-legacy-service-account-token-tracking"
         since = (await plane.get(CONFIG_MAPS, "kube-system", tracking))["data"]["since"]
         assert len(since) == len("2026-01-01")
@@ -70,8 +70,8 @@ async def test_listed_tokens_that_are_unused_for_a_year_are_invalidated_then_del
         assert not await plane.missing(SECRETS, NS, "listed-and-mounted")
 
 
-async def test_a_token_that_was_used_lately_stays(play: ContextFactory) -> None:
-    async with play("legacy-service-account-token-cleaner", release="1.36") as plane:
+async def test_a_token_that_was_used_lately_stays(control_plane: ContextFactory) -> None:
+    async with control_plane("legacy-service-account-token-cleaner", release="1.36") as plane:
         account = {"metadata": {"name": "robot"}, "secrets": [{"name": "used"}]}
         await plane.client.create(SERVICE_ACCOUNTS, NS, account)
         await token_secret(plane, "used")

@@ -28,8 +28,8 @@ async def conditions(plane: Plane) -> dict[str, tuple[str, str, str]]:
     }
 
 
-async def test_everything_goes_after_the_grace_period(play: ContextFactory) -> None:
-    async with play("namespace") as plane:
+async def test_everything_goes_after_the_grace_period(control_plane: ContextFactory) -> None:
+    async with control_plane("namespace") as plane:
         await namespace_with(plane, {"name": "a"}, {"name": "b"})
         await plane.client.create(
             SERVICES, "x", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
@@ -45,8 +45,8 @@ async def test_everything_goes_after_the_grace_period(play: ContextFactory) -> N
         assert not await plane.missing(NAMESPACES, "", "default")
 
 
-async def test_it_waits_for_finalizers_and_says_so(play: ContextFactory) -> None:
-    async with play("namespace") as plane:
+async def test_it_waits_for_finalizers_and_says_so(control_plane: ContextFactory) -> None:
+    async with control_plane("namespace") as plane:
         hold = ["example.org/a", "example.org/b"]
         await namespace_with(
             plane,
@@ -92,7 +92,7 @@ async def test_it_waits_for_finalizers_and_says_so(play: ContextFactory) -> None
         assert await plane.missing(NAMESPACES, "", "x")
 
 
-async def test_it_gives_pods_their_time(play: ContextFactory) -> None:
+async def test_it_gives_pods_their_time(control_plane: ContextFactory) -> None:
     pod = {
         "metadata": {"name": "p"},
         "spec": {
@@ -102,7 +102,7 @@ async def test_it_gives_pods_their_time(play: ContextFactory) -> None:
         },
     }
 
-    async with play("namespace") as plane:
+    async with control_plane("namespace") as plane:
         await namespace_with(plane)
         await plane.client.create(
             SERVICE_ACCOUNTS,
@@ -136,13 +136,13 @@ async def test_it_gives_pods_their_time(play: ContextFactory) -> None:
         assert await plane.missing(NAMESPACES, "", "x")
 
 
-async def test_pods_are_deleted_before_other_content(play: ContextFactory) -> None:
+async def test_pods_are_deleted_before_other_content(control_plane: ContextFactory) -> None:
     finalizers = ["example.org/wait"]
     spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
     pod = {"metadata": {"name": "p", "finalizers": finalizers}, "spec": spec}
     account = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
     for release, is_ordered in (("1.32", False), ("1.33", True), ("1.36", True)):
-        async with play("namespace", release=release) as plane:
+        async with control_plane("namespace", release=release) as plane:
             await namespace_with(plane, {"name": "a"})
             await plane.client.create(SERVICE_ACCOUNTS, "x", account)
             await plane.client.create(PODS, "x", pod)
@@ -158,8 +158,8 @@ async def test_pods_are_deleted_before_other_content(play: ContextFactory) -> No
             assert await plane.missing(NAMESPACES, "", "x")
 
 
-async def test_finalizers_of_others_keep_the_namespace(play: ContextFactory) -> None:
-    async with play("namespace") as plane:
+async def test_finalizers_of_others_keep_the_namespace(control_plane: ContextFactory) -> None:
+    async with control_plane("namespace") as plane:
         meta = {"name": "x"}
         spec = {"finalizers": ["kubernetes", "example.org/mine"]}
         await plane.client.create(NAMESPACES, "", {"metadata": meta, "spec": spec})
@@ -170,8 +170,8 @@ async def test_finalizers_of_others_keep_the_namespace(play: ContextFactory) -> 
         assert left["status"]["conditions"][3]["reason"] == "ContentRemoved"
 
 
-async def test_a_restart_in_the_middle_ends_well(play: ContextFactory) -> None:
-    async with play("namespace") as plane:
+async def test_a_restart_in_the_middle_ends_well(control_plane: ContextFactory) -> None:
+    async with control_plane("namespace") as plane:
         await namespace_with(plane, {"name": "a"})
         await plane.client.delete(NAMESPACES, "", "x")
         await plane.settle(3)

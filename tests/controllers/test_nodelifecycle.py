@@ -77,8 +77,10 @@ async def add_pod(plane: Plane, name: str, node: str, *, running: bool = True, *
         await plane.client.patch(PODS, "default", name, body, MERGE_PATCH, subresource="status")
 
 
-async def test_a_silent_node_is_marked_tainted_and_loses_its_pods(play: ContextFactory) -> None:
-    async with play("nodelifecycle", "serviceaccount") as plane:
+async def test_a_silent_node_is_marked_tainted_and_loses_its_pods(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_node(plane, "b")
         await add_pod(plane, "p", "a")
@@ -113,8 +115,8 @@ async def test_a_silent_node_is_marked_tainted_and_loses_its_pods(play: ContextF
         )
 
 
-async def test_a_lease_is_a_sign_of_life(play: ContextFactory) -> None:
-    async with play("nodelifecycle", "serviceaccount") as plane:
+async def test_a_lease_is_a_sign_of_life(control_plane: ContextFactory) -> None:
+    async with control_plane("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         lease = {"metadata": {"name": "a"}, "spec": {"holderIdentity": "a"}}
         await plane.client.create(LEASES, "kube-node-lease", lease)
@@ -127,8 +129,8 @@ async def test_a_lease_is_a_sign_of_life(play: ContextFactory) -> None:
         assert (await conditions(plane, "a"))["Ready"] == ("Unknown", "NodeStatusUnknown")
 
 
-async def test_a_node_that_comes_back_keeps_its_pods(play: ContextFactory) -> None:
-    async with play("nodelifecycle", "serviceaccount") as plane:
+async def test_a_node_that_comes_back_keeps_its_pods(control_plane: ContextFactory) -> None:
+    async with control_plane("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_node(plane, "b")
         await add_pod(plane, "p", "a")
@@ -145,8 +147,8 @@ async def test_a_node_that_comes_back_keeps_its_pods(play: ContextFactory) -> No
         assert not await plane.missing(PODS, "default", "p")
 
 
-async def test_no_pod_is_evicted_when_no_node_is_ready(play: ContextFactory) -> None:
-    async with play("nodelifecycle", "serviceaccount") as plane:
+async def test_no_pod_is_evicted_when_no_node_is_ready(control_plane: ContextFactory) -> None:
+    async with control_plane("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_node(plane, "b")
         await plane.settle(6)
@@ -162,8 +164,8 @@ async def test_no_pod_is_evicted_when_no_node_is_ready(play: ContextFactory) -> 
         ]
 
 
-async def test_no_execute_taints_of_users_evict_pods(play: ContextFactory) -> None:
-    async with play("nodelifecycle", "serviceaccount") as plane:
+async def test_no_execute_taints_of_users_evict_pods(control_plane: ContextFactory) -> None:
+    async with control_plane("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_pod(plane, "victim", "a")
         brief = {
@@ -189,8 +191,8 @@ async def test_no_execute_taints_of_users_evict_pods(play: ContextFactory) -> No
         assert not await plane.missing(PODS, "default", "firm")
 
 
-async def test_pods_of_nodes_that_are_gone(play: ContextFactory) -> None:
-    async with play("podgc", "serviceaccount") as plane:
+async def test_pods_of_nodes_that_are_gone(control_plane: ContextFactory) -> None:
+    async with control_plane("podgc", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_pod(plane, "p", "a", terminationGracePeriodSeconds=30)
         await plane.settle()
@@ -201,8 +203,8 @@ async def test_pods_of_nodes_that_are_gone(play: ContextFactory) -> None:
         assert await plane.missing(PODS, "default", "p")
 
 
-async def test_too_many_pods_that_have_ended(play: ContextFactory) -> None:
-    async with play(
+async def test_too_many_pods_that_have_ended(control_plane: ContextFactory) -> None:
+    async with control_plane(
         "podgc", "serviceaccount", settings=ControllerSettings(terminated_pods=2)
     ) as plane:
         await add_node(plane, "a")
@@ -216,13 +218,13 @@ async def test_too_many_pods_that_have_ended(play: ContextFactory) -> None:
         assert left == ["p2", "p3"]
 
 
-async def test_nodes_get_ranges_and_give_them_back(play: ContextFactory) -> None:
+async def test_nodes_get_ranges_and_give_them_back(control_plane: ContextFactory) -> None:
     async def ranges(plane: Plane, name: str) -> list[str]:
         spec = (await plane.get(NODES, "", name))["spec"]
         assert spec["podCIDR"] == spec["podCIDRs"][0]
         return list(spec["podCIDRs"])
 
-    async with play(
+    async with control_plane(
         "nodeipam", settings=ControllerSettings(pod_cidrs=("10.244.0.0/22", "fd00::/48"))
     ) as plane:
         await add_node(plane, "fixed", podCIDR="10.244.1.0/24", podCIDRs=["10.244.1.0/24"])
@@ -247,8 +249,8 @@ async def test_nodes_get_ranges_and_give_them_back(play: ContextFactory) -> None
         assert (await ranges(plane, "d"))[0] == "10.244.0.0/24"
 
 
-async def test_a_time_to_live_for_every_node(play: ContextFactory) -> None:
-    async with play("ttl") as plane:
+async def test_a_time_to_live_for_every_node(control_plane: ContextFactory) -> None:
+    async with control_plane("ttl") as plane:
         await add_node(plane, "a")
         await plane.settle()
         assert (await plane.get(NODES, "", "a"))["metadata"]["annotations"] == {

@@ -31,11 +31,11 @@ def authorities() -> list[str]:
 
 
 async def test_the_bundle_of_the_api_server_is_published(
-    play: ContextFactory, authorities: list[str]
+    control_plane: ContextFactory, authorities: list[str]
 ) -> None:
     mine, other = authorities
     settings = ControllerSettings(root_ca=mine, release=Release(1, 37))
-    async with play(PUBLISHER, settings=settings, release="1.37") as plane:
+    async with control_plane(PUBLISHER, settings=settings, release="1.37") as plane:
         name = trust_bundle_name(SIGNER, mine)
         assert name.startswith("kubernetes.io:kube-apiserver-serving:")
         bundle = await plane.get(CLUSTER_TRUST_BUNDLES, "", name)
@@ -56,8 +56,10 @@ async def test_the_bundle_of_the_api_server_is_published(
         assert [one["metadata"]["name"] for one in found] == [name, "mine"]
 
 
-async def test_requests_are_deleted_after_a_quarter_of_an_hour(play: ContextFactory) -> None:
-    async with play(CLEANER, release="1.37") as plane:
+async def test_requests_are_deleted_after_a_quarter_of_an_hour(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane(CLEANER, release="1.37") as plane:
         key = ed25519.Ed25519PrivateKey.generate()
         csr = x509.CertificateSigningRequestBuilder(x509.Name([])).sign(key, None)
         der = csr.public_bytes(serialization.Encoding.DER)

@@ -42,8 +42,8 @@ async def scale(plane: Plane, replicas: int) -> None:
     await plane.settle()
 
 
-async def test_pods_are_made_counted_replaced_and_removed(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_pods_are_made_counted_replaced_and_removed(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=3))
         await plane.settle()
         made = await pods(plane)
@@ -72,8 +72,8 @@ async def test_pods_are_made_counted_replaced_and_removed(play: ContextFactory) 
         assert ("SuccessfulDelete", f"Deleted pod: {made[2]['metadata']['name']}") in recorded
 
 
-async def test_orphans_are_adopted_and_strangers_released(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_orphans_are_adopted_and_strangers_released(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         lone = {**template(), "metadata": {"name": "lone", "labels": {"app": "web"}}}
         await plane.client.create(PODS, "default", lone)
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=2))
@@ -95,8 +95,8 @@ async def test_orphans_are_adopted_and_strangers_released(play: ContextFactory) 
         assert len(await pods(plane, "app=web")) == 2
 
 
-async def test_a_set_that_is_being_deleted_does_nothing(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_a_set_that_is_being_deleted_does_nothing(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         made = workload(replicas=1)
         made["metadata"]["finalizers"] = ["example.com/wait"]
         await plane.client.create(REPLICA_SETS, "default", made)
@@ -108,8 +108,8 @@ async def test_a_set_that_is_being_deleted_does_nothing(play: ContextFactory) ->
         assert await pods(plane) == [] and (await status_of(plane))["replicas"] == 0
 
 
-async def test_refusals_become_a_condition_and_go_again(play: ContextFactory) -> None:
-    async with play(*SETS, "resourcequota") as plane:
+async def test_refusals_become_a_condition_and_go_again(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS, "resourcequota") as plane:
         await plane.client.create(
             RESOURCE_QUOTAS,
             "default",
@@ -141,8 +141,8 @@ async def test_refusals_become_a_condition_and_go_again(play: ContextFactory) ->
         assert "conditions" not in await status_of(plane) and len(await pods(plane)) == 8
 
 
-async def test_available_is_ready_for_some_time(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_available_is_ready_for_some_time(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=1, minReadySeconds=10))
         await plane.settle()
         await all_ready(plane)
@@ -154,8 +154,8 @@ async def test_available_is_ready_for_some_time(play: ContextFactory) -> None:
         assert (await status_of(plane))["availableReplicas"] == 1
 
 
-async def test_replication_controllers_are_the_same(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_replication_controllers_are_the_same(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         spec = {"replicas": 2, "template": template(label="old")}
         await plane.client.create(
             REPLICATION_CONTROLLERS, "default", {"metadata": {"name": "old"}, "spec": spec}
@@ -173,8 +173,8 @@ async def test_replication_controllers_are_the_same(play: ContextFactory) -> Non
         ] * 2
 
 
-async def test_labels_of_the_template_count(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_labels_of_the_template_count(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=1))
         await plane.settle()
         body = {"spec": {"template": {"metadata": {"labels": {"tier": "front"}}}}}
@@ -183,8 +183,8 @@ async def test_labels_of_the_template_count(play: ContextFactory) -> None:
         assert await status_of(plane) == {"replicas": 1, "observedGeneration": 2}
 
 
-async def test_more_than_a_burst_and_a_restart_in_the_middle(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_more_than_a_burst_and_a_restart_in_the_middle(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=510))
         await plane.clock.run_for(0.001, turns=40)
         await plane.stop_controllers()
@@ -197,8 +197,8 @@ async def test_more_than_a_burst_and_a_restart_in_the_middle(play: ContextFactor
         assert plane.api.storage.store.revision == before
 
 
-async def test_windows_pods_are_like_others(play: ContextFactory) -> None:
-    async with play(*SETS) as plane:
+async def test_windows_pods_are_like_others(control_plane: ContextFactory) -> None:
+    async with control_plane(*SETS) as plane:
         pod = windows_template("web")
         await plane.client.create(REPLICA_SETS, "default", workload(pod=pod, replicas=2))
         await plane.settle()

@@ -51,9 +51,9 @@ async def quiet(plane: Plane) -> None:
 
 
 async def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play("resourcequota") as plane:
+    async with control_plane("resourcequota") as plane:
         await quiet(plane)
         await add_pod(plane, "a", "1")
         await add_quota(plane, {"pods": "5", "count/nothings.example.com": "1"})
@@ -70,8 +70,10 @@ async def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(
         assert found["hard"] == {"requests.cpu": "3", "count/nothings.example.com": "1"}
 
 
-async def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: ContextFactory) -> None:
-    async with play("resourcequota") as plane:
+async def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane("resourcequota") as plane:
         await quiet(plane)
         await add_quota(
             plane, {"pods": "9", "cpu": "9", "services.nodeports": "9", "configmaps": "9"}
@@ -109,8 +111,8 @@ async def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: ContextF
         }
 
 
-async def test_wrong_usage_is_put_right_in_time(play: ContextFactory) -> None:
-    async with play("resourcequota") as plane:
+async def test_wrong_usage_is_put_right_in_time(control_plane: ContextFactory) -> None:
+    async with control_plane("resourcequota") as plane:
         await add_quota(plane, {"pods": "5"})
         await plane.client.patch(
             RESOURCE_QUOTAS, NS, "q", {"status": {"used": {"pods": "4"}}}, subresource="status"
@@ -122,7 +124,7 @@ async def test_wrong_usage_is_put_right_in_time(play: ContextFactory) -> None:
 
 
 async def test_counting_during_creates_and_deletes_never_exceeds_the_quota(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 20
     at_once = InProcessClient.update_status
@@ -135,7 +137,7 @@ async def test_counting_during_creates_and_deletes_never_exceeds_the_quota(
     monkeypatch.setattr(InProcessClient, "update_status", from_afar)
     monkeypatch.setattr(resourcequota, "_GATHER_SECONDS", 0.0)  # count as often as can be
 
-    async with play("resourcequota") as plane:
+    async with control_plane("resourcequota") as plane:
         await quiet(plane)
         await add_quota(plane, {"pods": str(limit)})
         most = 0

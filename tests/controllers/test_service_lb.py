@@ -37,8 +37,8 @@ async def reasons(plane: Plane, name: str) -> set[str]:
     }
 
 
-async def test_addresses_are_given_and_given_back(play: ContextFactory) -> None:
-    async with play("service", settings=POOL) as plane:
+async def test_addresses_are_given_and_given_back(control_plane: ContextFactory) -> None:
+    async with control_plane("service", settings=POOL) as plane:
         await service(plane, "a")
         await service(plane, "b", loadBalancerIP="127.100.0.2")
         assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == [
@@ -63,8 +63,8 @@ async def test_addresses_are_given_and_given_back(play: ContextFactory) -> None:
         assert await address(plane, "c") == ["127.100.0.1"]
 
 
-async def test_a_restart_and_another_type(play: ContextFactory) -> None:
-    async with play("service", settings=POOL) as plane:
+async def test_a_restart_and_another_type(control_plane: ContextFactory) -> None:
+    async with control_plane("service", settings=POOL) as plane:
         await service(plane, "a")
         await plane.stop_controllers()
         plane.start_controllers()
@@ -90,15 +90,15 @@ async def test_a_restart_and_another_type(play: ContextFactory) -> None:
         assert "Type" in await reasons(plane, "a")
 
 
-async def test_without_a_pool_services_wait(play: ContextFactory) -> None:
-    async with play("service") as plane:
+async def test_without_a_pool_services_wait(control_plane: ContextFactory) -> None:
+    async with control_plane("service") as plane:
         await service(plane, "a")
         found = await plane.get(SERVICES, NS, "a")
         assert found["status"] == {"loadBalancer": {}} and "finalizers" not in found["metadata"]
 
 
-async def test_an_address_of_each_family(play: ContextFactory) -> None:
-    async with play(
+async def test_an_address_of_each_family(control_plane: ContextFactory) -> None:
+    async with control_plane(
         "service", settings=ControllerSettings(load_balancers="127.100.0.0/30,2001:2::/112")
     ) as plane:
         families: Any = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]}

@@ -26,8 +26,8 @@ async def tokens(plane: Plane, namespace: str) -> list[str]:
     return [s["metadata"]["name"] for s in (await plane.client.list(SECRETS, namespace)).items]
 
 
-async def test_a_namespace_comes_with_everything(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_namespace_comes_with_everything(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         await plane.client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
         await plane.settle()
         account = await plane.get(SERVICE_ACCOUNTS, "x", "default")
@@ -46,8 +46,8 @@ async def test_a_namespace_comes_with_everything(play: ContextFactory) -> None:
         }
 
 
-async def test_what_is_deleted_comes_back(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_what_is_deleted_comes_back(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         before = await plane.get(SERVICE_ACCOUNTS, "default", "default")
         await plane.client.delete(CONFIG_MAPS, "default", "kube-root-ca.crt")
         await plane.client.delete(SERVICE_ACCOUNTS, "default", "default")
@@ -65,8 +65,8 @@ async def test_what_is_deleted_comes_back(play: ContextFactory) -> None:
         }
 
 
-async def test_a_deleted_token_is_replaced(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_deleted_token_is_replaced(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         (old,) = await tokens(plane, "default")
         await plane.client.delete(SECRETS, "default", old)
         await plane.settle()
@@ -75,7 +75,7 @@ async def test_a_deleted_token_is_replaced(play: ContextFactory) -> None:
         assert new != old and account["secrets"] == [{"name": new}]
 
 
-async def test_secrets_of_users_are_filled_in_or_dropped(play: ContextFactory) -> None:
+async def test_secrets_of_users_are_filled_in_or_dropped(control_plane: ContextFactory) -> None:
     def secret(name: str, account: str, **more: Any) -> Object:
         note = {"kubernetes.io/service-account.name": account}
         return {
@@ -84,7 +84,7 @@ async def test_secrets_of_users_are_filled_in_or_dropped(play: ContextFactory) -
             **more,
         }
 
-    async with play() as plane:
+    async with control_plane() as plane:
         await plane.client.create(SECRETS, "default", secret("mine", "default"))
         await plane.client.create(SECRETS, "default", secret("stray", "nobody"))
         await plane.client.create(
@@ -104,8 +104,8 @@ async def test_secrets_of_users_are_filled_in_or_dropped(play: ContextFactory) -
         assert await plane.missing(SECRETS, "default", "stray")
 
 
-async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_restart_changes_nothing(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         before = plane.api.storage.store.revision
         await plane.stop_controllers()
         plane.start_controllers()

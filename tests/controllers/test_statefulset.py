@@ -63,8 +63,8 @@ async def images(plane: Plane) -> dict[str, str]:
     }
 
 
-async def test_pods_come_and_go_in_order(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_pods_come_and_go_in_order(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 3)
         for expected in (["db-0"], ["db-0", "db-1"], ["db-0", "db-1", "db-2"]):
             assert await names(plane) == expected
@@ -84,8 +84,8 @@ async def test_pods_come_and_go_in_order(play: ContextFactory) -> None:
         assert recorded.count("create Pod db-1 in StatefulSet db successful") == 1
 
 
-async def test_each_pod_has_an_identity(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_each_pod_has_an_identity(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 1)
         (pod,) = await pods(plane)
         (revision,) = (await plane.client.list(CONTROLLER_REVISIONS, "default")).items
@@ -108,8 +108,8 @@ async def test_each_pod_has_an_identity(play: ContextFactory) -> None:
         assert again["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
-async def test_a_failed_pod_is_made_anew(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_failed_pod_is_made_anew(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 1)
         (before,) = await pods(plane)
         await report(plane, before, "Failed")
@@ -126,7 +126,7 @@ async def test_a_failed_pod_is_made_anew(play: ContextFactory) -> None:
         ) in recorded
 
 
-async def test_claims_are_made_once_and_stay(play: ContextFactory) -> None:
+async def test_claims_are_made_once_and_stay(control_plane: ContextFactory) -> None:
     claim = {
         "metadata": {"name": "data", "labels": {"own": "label"}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -138,7 +138,7 @@ async def test_claims_are_made_once_and_stay(play: ContextFactory) -> None:
             for c in (await plane.client.list(PERSISTENT_VOLUME_CLAIMS, "default")).items
         ]
 
-    async with play(*ALL) as plane:
+    async with control_plane(*ALL) as plane:
         volume = {"name": "data", "emptyDir": {}}
         pod = template(label="db", volumes=[volume, {"name": "other", "emptyDir": {}}])
         await create(
@@ -165,16 +165,16 @@ async def test_claims_are_made_once_and_stay(play: ContextFactory) -> None:
         )
 
 
-async def test_parallel_sets_do_not_wait(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_parallel_sets_do_not_wait(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 3, podManagementPolicy="Parallel")
         assert await names(plane) == ["db-0", "db-1", "db-2"]
         await change(plane, replicas=1)
         assert await names(plane) == ["db-0"]
 
 
-async def test_an_update_goes_from_the_last_to_the_partition(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_an_update_goes_from_the_last_to_the_partition(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
         await create(plane, 3, podManagementPolicy="Parallel", updateStrategy=rolling)
         await all_ready(plane)
@@ -199,8 +199,8 @@ async def test_an_update_goes_from_the_last_to_the_partition(play: ContextFactor
         ) == {"2"}
 
 
-async def test_an_update_waits_for_health(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_an_update_waits_for_health(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 2, podManagementPolicy="Parallel")
         await all_ready(plane)
         await set_image(plane, "app:broken-2")
@@ -208,8 +208,8 @@ async def test_an_update_waits_for_health(play: ContextFactory) -> None:
         assert await images(plane) == {"db-0": "1", "db-1": "2"}
 
 
-async def test_on_delete_and_rolling_back(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_on_delete_and_rolling_back(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 1, updateStrategy={"type": "OnDelete"}, revisionHistoryLimit=1)
         await all_ready(plane)
         for image in ("app:2", "app:3", "app:1"):
@@ -229,8 +229,8 @@ async def test_on_delete_and_rolling_back(play: ContextFactory) -> None:
         assert (await images(plane))["db-0"] == "5"
 
 
-async def test_no_second_pod_while_the_first_stops(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_no_second_pod_while_the_first_stops(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await add_nodes(plane, node("win1", windows=True))
         await create(
             plane, 1, pod=windows_template("db", nodeName="win1", terminationGracePeriodSeconds=30)
@@ -247,8 +247,8 @@ async def test_no_second_pod_while_the_first_stops(play: ContextFactory) -> None
         assert after["spec"]["nodeSelector"] == {"kubernetes.io/os": "windows"}
 
 
-async def test_only_pods_of_the_name_are_members(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_only_pods_of_the_name_are_members(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         for name in ("db-0", "other-1", "db"):
             stray = {**template(label="db"), "metadata": {"name": name, "labels": {"app": "db"}}}
             await plane.client.create(PODS, "default", stray)
@@ -274,8 +274,8 @@ def test_names(name: str, expected: tuple[str, int]) -> None:
     assert parent_and_ordinal(name) == expected
 
 
-async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
-    async with play(*ALL) as plane:
+async def test_a_restart_changes_nothing(control_plane: ContextFactory) -> None:
+    async with control_plane(*ALL) as plane:
         await create(plane, 2, podManagementPolicy="Parallel")
         await all_ready(plane)
         await plane.settle(5)
@@ -286,19 +286,19 @@ async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
         assert plane.api.storage.store.revision == before
 
 
-async def test_a_set_may_want_more_pods_than_can_exist(play: ContextFactory) -> None:
+async def test_a_set_may_want_more_pods_than_can_exist(control_plane: ContextFactory) -> None:
     """Pods are planned when their turn comes."""
 
-    async with play(*ALL) as plane:
+    async with control_plane(*ALL) as plane:
         await create(plane, 2**31 - 1)
         assert await names(plane) == ["db-0"]
 
 
 async def test_parallel_sets_create_pods_in_bursts(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update, "_MOST_CREATED", 3)
 
-    async with play(*ALL) as plane:
+    async with control_plane(*ALL) as plane:
         await create(plane, 7, podManagementPolicy="Parallel")
         assert len(await names(plane)) == 7

@@ -46,8 +46,8 @@ async def conditions(plane: Plane, name: str) -> dict[str, tuple[str, str]]:
     return {c["type"]: (c["status"], c["message"]) for c in found["status"]["conditions"]}
 
 
-async def test_stored_versions_are_dropped_after_a_migration(play: ContextFactory) -> None:
-    async with play(CONTROLLER, release="1.37") as plane:
+async def test_stored_versions_are_dropped_after_a_migration(control_plane: ContextFactory) -> None:
+    async with control_plane(CONTROLLER, release="1.37") as plane:
         await plane.client.create(CRDS, "", definition("v1"))
         await plane.settle(5)
         thing = {"apiVersion": "ex.io/v1", "kind": "Thing", "metadata": {"name": "t"}}
@@ -71,8 +71,10 @@ async def test_stored_versions_are_dropped_after_a_migration(play: ContextFactor
         assert now["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
 
 
-async def test_migrations_of_a_resource_run_one_after_the_other(play: ContextFactory) -> None:
-    async with play(CONTROLLER, release="1.37") as plane:
+async def test_migrations_of_a_resource_run_one_after_the_other(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane(CONTROLLER, release="1.37") as plane:
         await plane.client.create(CONFIG_MAPS, "default", {"metadata": {"name": "c"}})
         for name in ("b", "a"):
             await plane.client.create(STORAGE_VERSION_MIGRATIONS, "", migration(name, "configmaps"))
@@ -84,8 +86,8 @@ async def test_migrations_of_a_resource_run_one_after_the_other(play: ContextFac
             assert (await conditions(plane, name))["Succeeded"] == ("True", "Migration completed")
 
 
-async def test_an_unknown_resource_fails_after_a_minute(play: ContextFactory) -> None:
-    async with play(CONTROLLER, release="1.37") as plane:
+async def test_an_unknown_resource_fails_after_a_minute(control_plane: ContextFactory) -> None:
+    async with control_plane(CONTROLLER, release="1.37") as plane:
         await plane.client.create(STORAGE_VERSION_MIGRATIONS, "", migration("m", "absent", "ex.io"))
         await plane.settle(30)
         assert "Failed" not in await conditions(plane, "m")

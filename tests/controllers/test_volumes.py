@@ -85,8 +85,8 @@ async def free(plane: Plane, name: str = "c") -> None:
     await plane.settle(1)
 
 
-async def test_the_smallest_that_fits_is_bound_and_released(play: ContextFactory) -> None:
-    async with play(BINDER, "pvc-protection") as plane:
+async def test_the_smallest_that_fits_is_bound_and_released(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER, "pvc-protection") as plane:
         for name, size in (("big", "5Gi"), ("small", "2Gi"), ("tiny", "1Gi")):
             await volume(plane, name, size)
         await plane.settle(1)
@@ -108,8 +108,8 @@ async def test_the_smallest_that_fits_is_bound_and_released(play: ContextFactory
         assert await held(plane) == ("Bound", "big")
 
 
-async def test_a_volume_that_comes_later(play: ContextFactory) -> None:
-    async with play(BINDER) as plane:
+async def test_a_volume_that_comes_later(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER) as plane:
         await claim(plane, storageClassName="")
         await plane.settle(1)
         assert await held(plane) == ("Pending", "")
@@ -120,8 +120,8 @@ async def test_a_volume_that_comes_later(play: ContextFactory) -> None:
         assert await held(plane) == ("Bound", "v")
 
 
-async def test_a_claim_that_names_its_volume(play: ContextFactory) -> None:
-    async with play(BINDER) as plane:
+async def test_a_claim_that_names_its_volume(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER) as plane:
         await claim(plane, volumeName="v", size="2Gi")
         await plane.settle(1)
         assert await held(plane) == ("Pending", "v")
@@ -145,8 +145,8 @@ async def test_a_claim_that_names_its_volume(play: ContextFactory) -> None:
         ) in await recorded(plane, "c")
 
 
-async def test_a_volume_that_names_its_claim(play: ContextFactory) -> None:
-    async with play(BINDER) as plane:
+async def test_a_volume_that_names_its_claim(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER) as plane:
         await volume(plane, "v", "9Gi", claimRef={"namespace": NS, "name": "c"})
         await volume(plane, "w")
         await plane.settle(1)
@@ -157,8 +157,8 @@ async def test_a_volume_that_names_its_claim(play: ContextFactory) -> None:
         assert await held(plane) == ("Bound", "v") and await held(plane, "other") == ("Bound", "w")
 
 
-async def test_a_bound_claim_that_loses_its_volume(play: ContextFactory) -> None:
-    async with play(BINDER) as plane:
+async def test_a_bound_claim_that_loses_its_volume(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER) as plane:
         await volume(plane, "v")
         await plane.settle(1)
         await claim(plane)
@@ -173,8 +173,8 @@ async def test_a_bound_claim_that_loses_its_volume(play: ContextFactory) -> None
         assert ("Warning", "ClaimLost", text) in await recorded(plane, "c")
 
 
-async def test_the_first_consumer_decides(play: ContextFactory) -> None:
-    async with play(BINDER) as plane:
+async def test_the_first_consumer_decides(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER) as plane:
         await storage_class(
             plane, "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"
         )
@@ -211,9 +211,9 @@ async def test_the_first_consumer_decides(play: ContextFactory) -> None:
     ],
 )
 async def test_a_volume_that_cannot_be_deleted_fails(
-    play: ContextFactory, source: Object, text: str
+    control_plane: ContextFactory, source: Object, text: str
 ) -> None:
-    async with play(BINDER, "pvc-protection") as plane:
+    async with control_plane(BINDER, "pvc-protection") as plane:
         await volume(plane, "v", policy="Delete", **source)
         await plane.settle(1)
         await claim(plane)
@@ -225,8 +225,8 @@ async def test_a_volume_that_cannot_be_deleted_fails(
         assert await recorded(plane, "v") == [("Warning", "VolumeFailedDelete", text)]
 
 
-async def test_deleted_with_its_claim(play: ContextFactory) -> None:
-    async with play(BINDER, "pvc-protection", "pv-protection") as plane:
+async def test_deleted_with_its_claim(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER, "pvc-protection", "pv-protection") as plane:
         await volume(plane, "v", policy="Delete")
         await plane.settle(1)
         await claim(plane)
@@ -235,8 +235,10 @@ async def test_deleted_with_its_claim(play: ContextFactory) -> None:
         assert await plane.missing(PERSISTENT_VOLUMES, "", "v")
 
 
-async def test_recycled_by_a_pod(play: ContextFactory) -> None:
-    async with play(BINDER, "pvc-protection", "serviceaccount", "serviceaccount-token") as plane:
+async def test_recycled_by_a_pod(control_plane: ContextFactory) -> None:
+    async with control_plane(
+        BINDER, "pvc-protection", "serviceaccount", "serviceaccount-token"
+    ) as plane:
         await volume(plane, "v", policy="Recycle")
         await plane.settle(1)
         await claim(plane)
@@ -275,11 +277,11 @@ class Maker:
         self.deleted.append(volume["metadata"]["name"])
 
 
-async def test_volumes_made_on_demand(play: ContextFactory) -> None:
+async def test_volumes_made_on_demand(control_plane: ContextFactory) -> None:
     maker = Maker()
 
     settings = ControllerSettings(provisioners={"example.org/maker": maker})
-    async with play(BINDER, "pvc-protection", "pv-protection", settings=settings) as plane:
+    async with control_plane(BINDER, "pvc-protection", "pv-protection", settings=settings) as plane:
         await storage_class(plane, "example.org/maker")
         await claim(plane, size="3Gi")
         await plane.settle(5)
@@ -329,9 +331,9 @@ async def test_volumes_made_on_demand(play: ContextFactory) -> None:
     ],
 )
 async def test_which_provisioner_creates_the_volume(
-    play: ContextFactory, provisioner: str, event: tuple[str, str, str]
+    control_plane: ContextFactory, provisioner: str, event: tuple[str, str, str]
 ) -> None:
-    async with play(BINDER) as plane:
+    async with control_plane(BINDER) as plane:
         if provisioner:
             await storage_class(plane, provisioner)
         await claim(plane)
@@ -343,8 +345,10 @@ async def test_which_provisioner_creates_the_volume(
         assert list(notes.values()) == ([provisioner] if "example" in provisioner else [])
 
 
-async def test_a_crash_in_the_middle_of_a_binding_is_finished(play: ContextFactory) -> None:
-    async with play(BINDER) as plane:
+async def test_a_crash_in_the_middle_of_a_binding_is_finished(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane(BINDER) as plane:
         await volume(plane, "v")
         await plane.settle(1)
         await plane.stop_controllers()
@@ -378,8 +382,8 @@ async def pod_with_claim(plane: Plane, name: str, node: str = "") -> None:
     await plane.client.create(PODS, NS, {"metadata": {"name": name}, "spec": spec})
 
 
-async def test_nothing_in_use_is_deleted(play: ContextFactory) -> None:
-    async with play(BINDER, "pvc-protection", "pv-protection", "serviceaccount") as plane:
+async def test_nothing_in_use_is_deleted(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER, "pvc-protection", "pv-protection", "serviceaccount") as plane:
         await volume(plane, "v")
         await plane.settle(1)
         await claim(plane)
@@ -396,8 +400,8 @@ async def test_nothing_in_use_is_deleted(play: ContextFactory) -> None:
         assert await plane.missing(PERSISTENT_VOLUMES, "", "v")
 
 
-async def test_volumes_of_drivers_are_attached_and_detached(play: ContextFactory) -> None:
-    async with play(BINDER, "attachdetach", "serviceaccount") as plane:
+async def test_volumes_of_drivers_are_attached_and_detached(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER, "attachdetach", "serviceaccount") as plane:
         await plane.client.create(NODES, "", {"metadata": {"name": "n"}})
         await volume(plane, "v", csi={"driver": "d.example.org", "volumeHandle": "h"})
         await plane.settle(1)
@@ -438,8 +442,8 @@ async def test_volumes_of_drivers_are_attached_and_detached(play: ContextFactory
         assert "volumesAttached" not in (await plane.get(NODES, "", "n"))["status"]
 
 
-async def test_a_growing_claim_waits_for_the_resizer(play: ContextFactory) -> None:
-    async with play(BINDER, "persistentvolume-expander") as plane:
+async def test_a_growing_claim_waits_for_the_resizer(control_plane: ContextFactory) -> None:
+    async with control_plane(BINDER, "persistentvolume-expander") as plane:
         await storage_class(plane, "example.org/maker", allowVolumeExpansion=True)
         await volume(plane, "v")
         await plane.settle(1)
@@ -469,9 +473,9 @@ async def test_a_growing_claim_waits_for_the_resizer(play: ContextFactory) -> No
     ],
 )
 async def test_disks_of_clouds_are_made_and_grow(
-    play: ContextFactory, provisioner: str, source: str, on_node: bool
+    control_plane: ContextFactory, provisioner: str, source: str, on_node: bool
 ) -> None:
-    async with play(BINDER, "persistentvolume-expander") as plane:
+    async with control_plane(BINDER, "persistentvolume-expander") as plane:
         await storage_class(plane, provisioner, allowVolumeExpansion=True)
         await claim(plane)
         await plane.settle(2)
@@ -529,9 +533,13 @@ def test_what_fits(spec: Object, expected: str | None) -> None:
     assert best_match(wanted, volumes, delayed=True) is None
 
 
-async def test_an_attributes_class_stays_while_a_claim_uses_it(play: ContextFactory) -> None:
+async def test_an_attributes_class_stays_while_a_claim_uses_it(
+    control_plane: ContextFactory,
+) -> None:
     where = (ATTRIBUTES_CLASSES, "", "gold")
-    async with play("volumeattributesclass-protection-controller", release="1.36") as plane:
+    async with control_plane(
+        "volumeattributesclass-protection-controller", release="1.36"
+    ) as plane:
         body = {
             "metadata": {"name": "gold"},
             "driverName": "d.example.com",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from tests.dns.world import ask, server
+from tests.dns.zones import ask, server
 
 from transom.dns.metrics import DnsMetrics, metrics_text
 from transom.kit.clock import VirtualClock

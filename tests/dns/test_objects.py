@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.dns.world import service
+from tests.dns.zones import service
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server

@@ -16,7 +16,7 @@ import dns.rdatatype
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.dns.world import ask, server, service, shown, slice_of, zone
+from tests.dns.zones import ask, server, service, shown, slice_of, zone
 
 from transom.dns.attach import DnsAttachment
 from transom.dns.server import DnsServer

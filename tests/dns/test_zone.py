@@ -5,7 +5,7 @@ leaves a choice.
 from __future__ import annotations
 
 import pytest
-from tests.dns.world import ask, endpoint, server, service, shown, slice_of, zone
+from tests.dns.zones import ask, endpoint, server, service, shown, slice_of, zone
 
 from transom.dns.server import DnsServer
 from transom.dns.zone import DnsZone

@@ -104,7 +104,7 @@ def replay(
     tool = replayer()
     own = threading.local()
 
-    def play(stem: str, case: dict[str, Any], wanted: dict[str, Any]) -> dict[str, str]:
+    def replay_case(stem: str, case: dict[str, Any], wanted: dict[str, Any]) -> dict[str, str]:
         if not hasattr(own, "server"):
             own.server = tool.Server(str(cluster.kubeconfig))
         controllers = "kcm" in case.get("needs", ())
@@ -126,7 +126,7 @@ def replay(
             recorded = GOLDEN / "expected" / release / f"{file.stem}.json"
             wanted = json.loads(recorded.read_text()) if recorded.exists() else {}
             played += [
-                pool.submit(play, file.stem, case, wanted[case["name"]])
+                pool.submit(replay_case, file.stem, case, wanted[case["name"]])
                 for case in recorded_cases(file)
                 if case["name"] in wanted and (not only or f"{file.stem}/{case['name']}" in only)
             ]

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.apiserver.kubelets.support import POD_IP, World, world
+from tests.apiserver.kubelets.support import POD_IP, ApiHarness, running_api_server
 
 from transom.http.messages import Answer, HttpRequest, HttpResponse
 
@@ -36,8 +36,8 @@ def peak(reset: bool = False) -> int:
 @asynccontextmanager
 async def attacked(
     folder: Path, serve: Callable[[HttpRequest], Answer], rss: int
-) -> AsyncIterator[World]:
-    async with world(folder) as w:
+) -> AsyncIterator[ApiHarness]:
+    async with running_api_server(folder) as w:
         w.network.listen(POD_IP, 80, serve)
         await w.pod()
         before = peak(reset=True)
@@ -167,7 +167,7 @@ class Hostile:
 async def test_an_endless_head_is_broken_off(
     tmp_path: Path, sent: list[bytes], expected: str
 ) -> None:
-    async with world(tmp_path) as w:
+    async with running_api_server(tmp_path) as w:
         w.network._servers[POD_IP, 80] = Hostile(sent)  # type: ignore[assignment]
         await w.pod()
         before = peak(reset=True)
@@ -185,7 +185,7 @@ async def test_endless_framing_of_a_body_is_broken_off(tmp_path: Path, framing: 
     sent = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", framing]
     rest = b"X: y\r\n" * 10_000 if framing.endswith(b"\n") else framing[-60_000:]
     hostile = Hostile([*sent, *[rest] * 2_000])
-    async with world(tmp_path) as w:
+    async with running_api_server(tmp_path) as w:
         w.network._servers[POD_IP, 80] = hostile  # type: ignore[assignment]
         await w.pod()
         before = peak(reset=True)

@@ -31,7 +31,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def play(
+async def start(
     folder: Path, handler: Handler = _echo, most_streams: int = 0
 ) -> AsyncIterator[tuple[GrpcConnection, Server]]:
     server = Server(handler, most_streams)
@@ -44,7 +44,7 @@ async def play(
 
 
 async def test_a_call(tmp_path: Path) -> None:
-    async with play(tmp_path) as (connection, server):
+    async with start(tmp_path) as (connection, server):
         assert await connection.call("/a.B/C", b"x") == b"/a.B/C x"
         assert await connection.call("/a.B/C", b"x", 1.5) == b"/a.B/C x"
         first, second = server.headers
@@ -57,7 +57,7 @@ async def test_a_call(tmp_path: Path) -> None:
 
 
 async def test_many_calls_at_once_and_more_than_windows_hold(tmp_path: Path) -> None:
-    async with play(tmp_path) as (connection, _server):
+    async with start(tmp_path) as (connection, _server):
         sizes = [0, 1, 70_000, 500_000, 2_000_000]
         answers = await asyncio.gather(
             *(connection.call("/x", bytes([n]) * size) for n, size in enumerate(sizes))
@@ -70,7 +70,7 @@ async def test_a_server_that_wants_few_calls_at_once(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
         return message
 
-    async with play(tmp_path, slow, most_streams=2) as (connection, server):
+    async with start(tmp_path, slow, most_streams=2) as (connection, server):
         await connection.call("/x", b"so that the settings are there")
         answers = await asyncio.gather(*(connection.call("/x", bytes([n])) for n in range(10)))
         assert answers == [bytes([n]) for n in range(10)]
@@ -115,7 +115,7 @@ async def test_refusals(tmp_path: Path, case: str) -> None:
     async def handler(path: str, message: bytes) -> bytes:
         raise printed
 
-    async with play(tmp_path, handler) as (connection, _server):
+    async with start(tmp_path, handler) as (connection, _server):
         with pytest.raises(RpcError) as failure:
             await connection.call("/x", b"")
         assert (failure.value.code, failure.value.description) == (code, text)
@@ -124,7 +124,7 @@ async def test_refusals(tmp_path: Path, case: str) -> None:
 async def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc, "LARGEST", 100_000)
 
-    async with play(tmp_path) as (connection, _server):
+    async with start(tmp_path) as (connection, _server):
         with pytest.raises(
             RpcError, match=r"ResourceExhausted.*larger than max \(200003 vs. 100000\)"
         ):
@@ -133,7 +133,7 @@ async def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_call_that_is_broken_off(tmp_path: Path) -> None:
-    async with play(tmp_path) as (connection, server):
+    async with start(tmp_path) as (connection, server):
         server.resets_at_once = True
         with pytest.raises(
             RpcError, match=r"Internal.*RST_STREAM with error code: ENHANCE_YOUR_CALM"
@@ -148,7 +148,7 @@ async def test_deadlines_and_cancelled_calls(tmp_path: Path) -> None:
         await asyncio.sleep(60)
         return b""
 
-    async with play(tmp_path, never) as (connection, server):
+    async with start(tmp_path, never) as (connection, server):
         with pytest.raises(RpcError) as late:
             await connection.call("/x", b"", 0.05)
         assert (
@@ -171,7 +171,7 @@ async def test_a_server_that_goes(tmp_path: Path) -> None:
         await go_on.wait()
         return b"done"
 
-    async with play(tmp_path, slow) as (connection, server):
+    async with start(tmp_path, slow) as (connection, server):
         calling = asyncio.create_task(connection.call("/x", b""))
         await reached.wait()
         server.connections[0].transport.abort()
@@ -183,7 +183,7 @@ async def test_a_server_that_goes(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
-    async with play(tmp_path) as (connection, server):
+    async with start(tmp_path) as (connection, server):
         assert await connection.call("/x", b"") == b"/x "
         server.connections[0].go_away()
         await until(lambda: not connection.usable)
@@ -192,7 +192,7 @@ async def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
 
 
 async def test_numbers_of_calls_come_to_an_end(tmp_path: Path) -> None:
-    async with play(tmp_path) as (connection, _server):
+    async with start(tmp_path) as (connection, _server):
         connection._h2.highest_outbound_stream_id = 2**31 - 1
         with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")

@@ -21,7 +21,7 @@ async def _echo(path: str, message: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def play(
+async def start(
     folder: Path, handler: Handler = _echo, most_streams: int = 0
 ) -> AsyncIterator[tuple[GrpcChannel, Server]]:
     server = Server(handler, most_streams)
@@ -48,7 +48,7 @@ async def failure(call: Awaitable[bytes]) -> RpcError:
 
 
 async def test_calls_share_a_connection(tmp_path: Path) -> None:
-    async with play(tmp_path) as (channel, server):
+    async with start(tmp_path) as (channel, server):
         answers = await asyncio.gather(
             *(channel.call("/a.B/C", b"%d" % n, 5, (("token", "t"),)) for n in range(100))
         )
@@ -59,7 +59,7 @@ async def test_calls_share_a_connection(tmp_path: Path) -> None:
 
 
 async def test_large_messages_respect_the_windows_of_both_sides(tmp_path: Path) -> None:
-    async with play(tmp_path) as (channel, _server):
+    async with start(tmp_path) as (channel, _server):
         # Far more than the server's window of 64 KB; the first, which is 10 MB, also more than our
         # half a window of 16 MiB, after which the channel grants the server more.
         messages = [bytes(range(256)) * (40_000 if first else 2_000) for first in (True, False)]
@@ -72,7 +72,7 @@ async def test_no_more_streams_than_the_server_allows(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         return message
 
-    async with play(tmp_path, slow, most_streams=2) as (channel, server):
+    async with start(tmp_path, slow, most_streams=2) as (channel, server):
         await channel.call("/a.B/C", b"", 5)  # the settings have arrived
         await asyncio.gather(*(channel.call("/a.B/C", b"", 5) for _ in range(20)))
         assert server.most_active <= 2
@@ -86,7 +86,7 @@ async def test_errors_of_the_server(tmp_path: Path) -> None:
             raise Raw(OK, b"\0\0\0\0\x09abc", [("grpc-status", "0")])
         raise Refusal("Unavailable", "etcdserver: leader changed")
 
-    async with play(tmp_path, refuse) as (channel, _server):
+    async with start(tmp_path, refuse) as (channel, _server):
         refused = await failure(channel.call("/a.B/C", b"", 5))
         assert (refused.code, refused.description) == ("Unavailable", "etcdserver: leader changed")
         assert (await failure(channel.call("/a.B/C", b"raw", 5))).code == "Unknown"
@@ -99,7 +99,7 @@ async def test_a_deadline_cancels_the_call_on_the_server(tmp_path: Path) -> None
         await asyncio.Event().wait()
         return b""
 
-    async with play(tmp_path, never) as (channel, server):
+    async with start(tmp_path, never) as (channel, server):
         late = await failure(channel.call("/a.B/C", b"", 0.01))
         assert late.code == "DeadlineExceeded"
         call = asyncio.create_task(channel.call("/a.B/C", b"", 5))
@@ -113,7 +113,7 @@ async def test_a_lost_connection_fails_calls_and_streams(tmp_path: Path) -> None
         await asyncio.Event().wait()
         return b""
 
-    async with play(tmp_path, never) as (channel, server):
+    async with start(tmp_path, never) as (channel, server):
         ended: asyncio.Future[RpcError] = asyncio.get_running_loop().create_future()
         channel.open_stream("/a.B/Watch", lambda message: None, ended.set_result)
         call = asyncio.create_task(channel.call("/a.B/C", b"", 5))
@@ -126,7 +126,7 @@ async def test_a_lost_connection_fails_calls_and_streams(tmp_path: Path) -> None
 
 
 async def test_a_server_that_goes_away_finishes_its_calls(tmp_path: Path) -> None:
-    async with play(tmp_path) as (channel, server):
+    async with start(tmp_path) as (channel, server):
         await channel.call("/a.B/C", b"", 5)
         server.connections[0].go_away()
         await until(lambda: not channel.usable)
@@ -134,7 +134,7 @@ async def test_a_server_that_goes_away_finishes_its_calls(tmp_path: Path) -> Non
 
 
 async def test_a_server_that_answers_no_ping_is_given_up(tmp_path: Path) -> None:
-    async with play(tmp_path) as (channel, _server):
+    async with start(tmp_path) as (channel, _server):
         assert channel.ping()
         await channel.call("/a.B/C", b"", 5)  # the answer to the ping was before this one
         assert channel.ping()

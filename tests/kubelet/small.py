@@ -218,6 +218,6 @@ def make_pod(name: str = "web", *containers: Object, **spec: Any) -> Object:
 
 
 @asynccontextmanager
-async def play(**config: Any) -> AsyncIterator[Node]:
+async def running_node(**config: Any) -> AsyncIterator[Node]:
     async with asyncio.timeout(20):
         yield Node(**config)

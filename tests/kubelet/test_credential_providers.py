@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.kubelet.small import Node, make_pod, play
+from tests.kubelet.small import Node, make_pod, running_node
 from tests.kubelet.test_images import container
 from tests.kubelet.test_pull_records import APP, IMAGE, record
 
@@ -115,7 +115,7 @@ async def pull(node: Node, images: ImageManager, name: str = "web", **spec: Any)
 
 
 async def test_a_provider_gives_credentials_and_they_are_cached() -> None:
-    async with play(version="v1.36.0") as node:
+    async with running_node(version="v1.36.0") as node:
         configs = read(node, provider(args=["get"], env=[{"name": "REGION", "value": "eu"}]))
         helper = Helper()
         images = manager(node, helper, *configs)
@@ -152,7 +152,7 @@ async def test_a_provider_gives_credentials_and_they_are_cached() -> None:
     ],
 )
 async def test_responses(response: Object, credential: AuthConfig | None, calls: int) -> None:
-    async with play(version="v1.36.0") as node:
+    async with running_node(version="v1.36.0") as node:
         helper = Helper(**response)
         images = manager(node, helper, *read(node, provider()))
         assert await pull(node, images) == credential
@@ -161,7 +161,7 @@ async def test_responses(response: Object, credential: AuthConfig | None, calls:
 
 
 async def test_a_program_that_fails_gives_no_credentials() -> None:
-    async with play(version="v1.36.0") as node:
+    async with running_node(version="v1.36.0") as node:
         helper = Helper()
         helper.code = 1
         images = manager(node, helper, *read(node, provider()))
@@ -169,7 +169,7 @@ async def test_a_program_that_fails_gives_no_credentials() -> None:
 
 
 async def test_images_of_other_registries_are_not_asked_for() -> None:
-    async with play(version="v1.36.0") as node:
+    async with running_node(version="v1.36.0") as node:
         helper = Helper()
         images = manager(node, helper, *read(node, provider(matchImages=["*.example.org"])))
         assert await pull(node, images) is None
@@ -178,7 +178,7 @@ async def test_images_of_other_registries_are_not_asked_for() -> None:
 
 @pytest.mark.parametrize(("annotated", "calls"), [(True, 1), (False, 0)])
 async def test_a_provider_gets_a_token_of_the_service_account(annotated: bool, calls: int) -> None:
-    async with play(version="v1.36.0") as node:
+    async with running_node(version="v1.36.0") as node:
         accounts = Accounts({"example.com/role": "reader"} if annotated else {})
         node.env = replace(node.env, client=accounts)
         helper = Helper()
@@ -200,7 +200,7 @@ async def test_a_provider_gets_a_token_of_the_service_account(annotated: bool, c
 
 
 async def test_a_token_is_not_a_password() -> None:
-    async with play(version="v1.36.0") as node:
+    async with running_node(version="v1.36.0") as node:
         node.env = replace(node.env, client=Accounts({"example.com/role": "reader"}))
         helper = Helper(auth={"example.com": {"username": "u", "password": "T0KEN"}})
         images = manager(node, helper, *read(node, provider(tokenAttributes=TOKEN)))
@@ -237,14 +237,14 @@ async def test_a_token_is_not_a_password() -> None:
     ],
 )
 async def test_configurations_that_are_refused(providers: list[Object], problem: str) -> None:
-    async with play() as node:
+    async with running_node() as node:
         with pytest.raises(ProviderError) as refused:
             read(node, *providers)
         assert str(refused.value) == (f"failed to validate credential provider config: {problem}")
 
 
 async def test_files_that_are_refused() -> None:
-    async with play() as node:
+    async with running_node() as node:
         with pytest.raises(ProviderError, match="plugin binary executable /etc/helpers/gone did"):
             read(node, provider(name="gone"))
         with pytest.raises(ProviderError, match='duplicate provider name "helper" found'):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.kubelet.small import Node, make_pod, play
+from tests.kubelet.small import Node, make_pod, running_node
 
 from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.image_gc import ImageGC, ImageGCFailure
@@ -59,7 +59,7 @@ def status(pod: Object, **fields: Any) -> Object:
 async def test_the_newest_exited_container_of_a_pod_is_kept(
     fields: Any, deleted: bool, terminated_too: bool, left: int
 ) -> None:
-    async with play() as node:
+    async with running_node() as node:
         pod = status(make_pod("web"), **fields)
         if deleted:
             pod["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"
@@ -70,7 +70,7 @@ async def test_the_newest_exited_container_of_a_pod_is_kept(
 
 
 async def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -> None:
-    async with play() as node:
+    async with running_node() as node:
         await dead(node, make_pod("web"), 2)
         node.host.files.symlink(
             "/var/log/pods/gone", "/var/log/containers/web_default_app-container2.log"
@@ -91,7 +91,7 @@ GIB = 1 << 30
 
 
 async def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> None:
-    async with play() as node:
+    async with running_node() as node:
         for name in ("old", "used", "older", "fresh"):
             node.runtime.store[f"{name}:1"] = image(name, 4 * GIB)
         del node.runtime.store["fresh:1"]
@@ -115,7 +115,7 @@ async def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> Non
 
 
 async def test_images_that_do_not_free_enough() -> None:
-    async with play() as node:
+    async with running_node() as node:
         images = ImageGC(node.env)
         node.host.fill_disk()
         wanted = 100 * GIB * 20 // 100
@@ -139,7 +139,7 @@ async def test_images_that_do_not_free_enough() -> None:
 
 
 async def test_logs_are_rotated_and_compressed() -> None:
-    async with play(container_log_max_size=100, container_log_max_files=3) as node:
+    async with running_node(container_log_max_size=100, container_log_max_files=3) as node:
         node.runtime.version = RuntimeVersion("containerd", "1.4.3-sim")
         (container,) = await node.start(make_pod("web"))
         path = "/var/log/pods/p/app/0.log"
@@ -161,13 +161,13 @@ async def test_logs_are_rotated_and_compressed() -> None:
         assert sum(call[0] == "reopen_log" for call in node.runtime.calls) == 4
         node.host.files.write(path, b"short")
         assert not rotator.due()
-    async with play() as node:
+    async with running_node() as node:
         assert not LogRotator(node.env).enabled
 
 
 async def test_images_that_are_unused_for_long_are_removed() -> None:
     for version, left in (("v1.20.15", 1), ("v1.36.4", 0)):
-        async with play(version=version, image_maximum_gc_age=3600.0) as node:
+        async with running_node(version=version, image_maximum_gc_age=3600.0) as node:
             node.runtime.store["a"] = Image("a", ("a",), (), 5)
             images = ImageGC(node.env)
             images.detect()

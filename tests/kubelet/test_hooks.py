@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from tests.kubelet.small import Node, make_pod, play
+from tests.kubelet.small import Node, make_pod, running_node
 
 from transom.kubelet.hooks import HookRunner
 from transom.kubelet.parts import HookFailure
@@ -28,7 +28,7 @@ async def failure(node: Node, handler: Object) -> HookFailure:
 
 
 async def test_exec() -> None:
-    async with play() as node:
+    async with running_node() as node:
         handler = {"exec": {"command": ["sh", "-c", "x y"]}}
         node.runtime.commands = [
             ExecResult(b"o\n", b"e\n", 3),
@@ -64,7 +64,7 @@ def serve(node: Node, port: int, seen: list[bytes]) -> None:
 
 
 async def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
-    async with play() as node:
+    async with running_node() as node:
         await node.start(make_pod("web", CONTAINER))  # its address is 10.0.0.1
         seen: list[bytes] = []
         serve(node, 8080, seen)
@@ -90,7 +90,7 @@ async def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
     ],
 )
 async def test_http_get_fails(handler: Object, error: str) -> None:
-    async with play() as node:
+    async with running_node() as node:
         await node.start(make_pod("web", CONTAINER))
         problem = await failure(node, {"httpGet": handler})
         assert problem.error == error
@@ -101,7 +101,7 @@ async def test_http_get_fails(handler: Object, error: str) -> None:
 
 
 async def test_newer_hooks_make_the_requests_of_probes() -> None:
-    async with play(version="v1.36.0") as node:
+    async with running_node(version="v1.36.0") as node:
         await node.start(make_pod("web", CONTAINER))
         seen: list[bytes] = []
         serve(node, 8080, seen)
@@ -123,7 +123,7 @@ async def test_newer_hooks_make_the_requests_of_probes() -> None:
 @pytest.mark.parametrize(("version", "requests"), [("v1.25.0", 1), ("v1.26.0", 1)])
 async def test_an_https_hook_falls_back_to_http(version: str, requests: int) -> None:
     """A kubelet before 1.26 ignores the scheme."""
-    async with play(version=version) as node:
+    async with running_node(version=version) as node:
         await node.start(make_pod("web", CONTAINER))
         seen: list[bytes] = []
         serve(node, 8080, seen)
@@ -149,7 +149,7 @@ async def test_an_https_hook_falls_back_to_http(version: str, requests: int) -> 
 
 
 async def test_no_packet_comes_back() -> None:
-    async with play() as node:
+    async with running_node() as node:
 
         async def blackhole(address: str, port: int) -> socket.socket:
             raise TimeoutError
@@ -161,7 +161,7 @@ async def test_no_packet_comes_back() -> None:
 
 
 async def test_a_tcp_socket_is_not_a_valid_hook() -> None:
-    async with play() as node:
+    async with running_node() as node:
         assert str(await failure(node, {"tcpSocket": {"port": 80}})) == (
             "Cannot run handler: invalid handler: "
             "&Handler{Exec:nil,HTTPGet:nil,TCPSocket:&TCPSocketAction{Port:{0 80 },Host:,},}"

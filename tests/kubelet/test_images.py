@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.kubelet.small import make_pod, play
+from tests.kubelet.small import make_pod, running_node
 
 from transom.kubelet import credentials, imagenames
 from transom.kubelet.failures import ContainerFailure
@@ -34,7 +34,7 @@ async def failure(images: ImageManager, pod: Object) -> tuple[str, str]:
     ("policy", "pulled"), [("Always", True), ("IfNotPresent", False), ("Never", False)]
 )
 async def test_policy_with_the_image_at_hand(policy: str, pulled: bool) -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.registry["nginx:latest"] = node.runtime.store["nginx:latest"] = NGINX
         node.runtime.pull_seconds = 1.25
         pod = make_pod("web", container(policy=policy))
@@ -55,7 +55,7 @@ async def test_policy_with_the_image_at_hand(policy: str, pulled: bool) -> None:
 
 
 async def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
-    async with play() as node:
+    async with running_node() as node:
         images, pod = ImageManager(node.env), make_pod("web", container("example.com/none:1"))
         text = (
             "rpc error: code = NotFound desc = failed to pull and unpack image "
@@ -118,14 +118,14 @@ async def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
 async def test_images_that_cannot_be_had(
     image: str, policy: str, reason: str, event: str, message: str
 ) -> None:
-    async with play() as node:
+    async with running_node() as node:
         pod = make_pod("web", container(image, policy))
         assert await failure(ImageManager(node.env), pod) == (reason, message)
         assert node.recorded.all == [(event, message), ("Failed", f"Error: {reason}")]
 
 
 async def test_a_runtime_that_cannot_say() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.fail["image"] = [RuntimeFailure("Unknown", "broken")]
         reason, message = await failure(ImageManager(node.env), make_pod("web", container()))
         assert (reason, message) == (
@@ -135,7 +135,7 @@ async def test_a_runtime_that_cannot_say() -> None:
 
 
 async def test_pulls_come_one_after_the_other_and_not_too_many() -> None:
-    async with play(registry_pull_qps=0.001, registry_burst=2) as node:
+    async with running_node(registry_pull_qps=0.001, registry_burst=2) as node:
         node.runtime.pull_seconds = 1
         pods = [make_pod(f"p{n}", container(f"i{n}")) for n in range(3)]
         for n in range(3):
@@ -157,7 +157,7 @@ async def test_pulls_come_one_after_the_other_and_not_too_many() -> None:
 async def test_serial_pulls_wait_for_each_other_instead_of_exceeding_the_default_limit(
     seconds: float,
 ) -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.pull_seconds = seconds
         node.runtime.registry["nginx:latest"] = NGINX
         images = ImageManager(node.env)
@@ -173,7 +173,7 @@ async def test_serial_pulls_wait_for_each_other_instead_of_exceeding_the_default
 
 
 async def test_parallel_pulls_exceed_the_limit() -> None:
-    async with play(serialize_image_pulls=False) as node:
+    async with running_node(serialize_image_pulls=False) as node:
         node.runtime.registry["nginx:latest"] = NGINX
         images = ImageManager(node.env)
         pods = [make_pod(f"p{n}", container("nginx", "Always")) for n in range(12)]
@@ -224,7 +224,7 @@ def test_credentials_fit(place: str, image: str, fits: bool) -> None:
 
 
 async def test_the_more_particular_credential_is_tried_first_and_failures_are_summed_up() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.secrets.known["regcred"] = secret(
             JSON,
             {

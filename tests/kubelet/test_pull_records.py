@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.kubelet.small import Node, make_pod, play
+from tests.kubelet.small import Node, make_pod, running_node
 from tests.kubelet.test_images import JSON, NGINX, container, failure, secret
 
 from transom.kubelet.image_gc import ImageGC
@@ -60,7 +60,7 @@ PRESENT = f'Container image "{IMAGE}" already present on machine and can be acce
 
 
 async def test_a_pod_needs_a_credential_for_an_image_that_was_pulled_with_one() -> None:
-    async with play(version=VERSION) as node:
+    async with running_node(version=VERSION) as node:
         node.runtime.registry[IMAGE] = APP
         for name, user, password in (
             ("first", "u", "p"),
@@ -103,7 +103,7 @@ async def test_a_pod_needs_a_credential_for_an_image_that_was_pulled_with_one() 
 
 
 async def test_an_image_that_was_pulled_without_a_credential_is_for_all_pods() -> None:
-    async with play(version=VERSION) as node:
+    async with running_node(version=VERSION) as node:
         node.runtime.registry["nginx:latest"] = NGINX
         images = ImageManager(node.env)
         for name in ("a", "b"):
@@ -133,7 +133,7 @@ async def test_an_image_that_was_pulled_without_a_credential_is_for_all_pods() -
 async def test_policies_for_preloaded_images(
     policy: str, allowlist: tuple[str, ...], verified: bool
 ) -> None:
-    async with play(
+    async with running_node(
         version=VERSION,
         image_pull_credentials_verification_policy=policy,
         preloaded_images_verification_allowlist=allowlist,
@@ -146,7 +146,7 @@ async def test_policies_for_preloaded_images(
 
 @pytest.mark.parametrize(("version", "folder"), [("v1.34.0", False), ("v1.35.0", True)])
 async def test_older_kubelets_keep_no_records(version: str, folder: bool) -> None:
-    async with play(version=version) as node:
+    async with running_node(version=version) as node:
         node.runtime.registry[IMAGE] = APP
         node.secrets.known["first"] = credential("first", "u", "p")
         await ensure(ImageManager(node.env), node, "first")
@@ -154,7 +154,7 @@ async def test_older_kubelets_keep_no_records(version: str, folder: bool) -> Non
 
 
 async def test_a_pull_that_the_last_kubelet_did_not_record_must_be_verified() -> None:
-    async with play(version=VERSION) as node:
+    async with running_node(version=VERSION) as node:
         records = PullRecords(node.env)
         records.pull_begins(IMAGE)
         node.runtime.registry[IMAGE] = node.runtime.store[IMAGE] = APP
@@ -168,7 +168,7 @@ async def test_a_pull_that_the_last_kubelet_did_not_record_must_be_verified() ->
 
 
 async def test_records_of_removed_images_are_removed() -> None:
-    async with play(version=VERSION) as node:
+    async with running_node(version=VERSION) as node:
         node.runtime.registry[IMAGE] = APP
         node.secrets.known["first"] = credential("first", "u", "p")
         await ensure(ImageManager(node.env), node, "first")
@@ -182,7 +182,9 @@ async def test_records_of_removed_images_are_removed() -> None:
 
 async def test_settings_that_a_kubelet_refuses() -> None:
     begin = "invalid configuration: "
-    async with play(version=VERSION, image_pull_credentials_verification_policy="Maybe") as node:
+    async with running_node(
+        version=VERSION, image_pull_credentials_verification_policy="Maybe"
+    ) as node:
         assert check_node_configuration(node.env.config, node.env.os, node.host) == [
             f'{begin}option "Maybe" specified for imagePullCredentialsVerificationPolicy. Valid '
             'options are "NeverVerify", "NeverVerifyPreloadedImages", '
@@ -190,12 +192,12 @@ async def test_settings_that_a_kubelet_refuses() -> None:
         ]
     allowlist = {"preloaded_images_verification_allowlist": ("example.com/app:1",)}
     policy = {"image_pull_credentials_verification_policy": "NeverVerifyAllowlistedImages"}
-    async with play(version=VERSION, **policy, **allowlist) as node:
+    async with running_node(version=VERSION, **policy, **allowlist) as node:
         assert check_node_configuration(node.env.config, node.env.os, node.host) == [
             f"{begin}invalid image pattern in `preloadedImagesVerificationAllowlist`: neither tag "
             "nor digest is accepted in an image reference: example.com/app:1"
         ]
-    async with play(version="v1.32.0", **policy) as node:
+    async with running_node(version="v1.32.0", **policy) as node:
         assert check_node_configuration(node.env.config, node.env.os, node.host) == [
             f"{begin}`imagePullCredentialsVerificationPolicy` must not be set if "
             "KubeletEnsureSecretPulledImages feature gate is not enabled"
@@ -203,7 +205,7 @@ async def test_settings_that_a_kubelet_refuses() -> None:
 
 
 async def test_the_credential_that_a_registry_accepts_is_recorded() -> None:
-    async with play(version=VERSION) as node:
+    async with running_node(version=VERSION) as node:
         node.runtime.registry[IMAGE] = APP
         node.secrets.known["denied"] = credential("denied", "x", "y")
         node.secrets.known["good"] = credential("good", "u", "p")

@@ -24,8 +24,8 @@ def test_a_socket_that_a_container_listens_at_is_the_nodes() -> None:
     host.files.mkdir("/srv/s")
     inside = host.container_files(LinuxHost("image", VirtualClock()).files.frozen())
     inside.add_mounts([HostPathMount("/run/s", "/srv/s")])
-    heard: list[int] = []
-    stop = host.files.on_sockets(lambda: heard.append(1))
+    received: list[int] = []
+    stop = host.files.on_sockets(lambda: received.append(1))
     close = inside.listen("/run/s/x.sock", answer)
     assert (
         host.files.answerer("/srv/s/x.sock") is answer
@@ -35,10 +35,10 @@ def test_a_socket_that_a_container_listens_at_is_the_nodes() -> None:
     with pytest.raises(ConnectionRefusedError):
         host.files.answerer("/srv/s/x.sock")
     inside.remove("/run/s/x.sock")
-    assert len(heard) == 3
+    assert len(received) == 3
     stop()
     inside.listen("/run/s/x.sock", answer)
-    assert len(heard) == 3
+    assert len(received) == 3
 
 
 def test_a_file_system_moves_between_machines_and_fills_up() -> None:

@@ -35,7 +35,7 @@ class Kubelets:
 
 
 @asynccontextmanager
-async def play(*names: str) -> AsyncIterator[tuple[VirtualClock, Kubelets, MetricsScraper]]:
+async def start(*names: str) -> AsyncIterator[tuple[VirtualClock, Kubelets, MetricsScraper]]:
     clock = VirtualClock()
     kubelets = Kubelets(clock, *names)
     scraper = MetricsScraper(lambda: kubelets.names, kubelets.fetch, clock)
@@ -49,7 +49,7 @@ async def play(*names: str) -> AsyncIterator[tuple[VirtualClock, Kubelets, Metri
 
 
 async def test_nodes_are_asked_in_turn_over_the_interval() -> None:
-    async with play("c", "a", "d", "b") as (clock, kubelets, scraper):
+    async with start("c", "a", "d", "b") as (clock, kubelets, scraper):
         await clock.run_for(7.4)
         turns = [0, 5 / 4, 10 / 4, 15 / 4, 5, 25 / 4]
         assert [(round(time, 6), name) for time, name in kubelets.requested] == list(
@@ -63,14 +63,14 @@ async def test_nodes_are_asked_in_turn_over_the_interval() -> None:
 
 
 async def test_a_thousand_nodes_are_asked_in_groups() -> None:
-    async with play(*(f"n{i}" for i in range(1000))) as (clock, kubelets, _scraper):
+    async with start(*(f"n{i}" for i in range(1000))) as (clock, kubelets, _scraper):
         await clock.run_for(14.99)
         assert len(kubelets.requested) == len({name for _, name in kubelets.requested}) == 1000
         assert len({time for time, _ in kubelets.requested}) == 150
 
 
 async def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
-    async with play("a", "b") as (clock, kubelets, scraper):
+    async with start("a", "b") as (clock, kubelets, scraper):
 
         async def refuse() -> None:
             raise ValueError("no")
@@ -90,7 +90,7 @@ async def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
 
 
 async def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
-    async with play("a") as (clock, kubelets, scraper):
+    async with start("a") as (clock, kubelets, scraper):
         await clock.run_for(4)
         kubelets.faults["a"] = lambda: asyncio.get_running_loop().create_future()
         await clock.run_for(10)  # asked at 5

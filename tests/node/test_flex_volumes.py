@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.node.programs.simulated_node import World, play
+from tests.node.programs.simulated_node import NodeTestCluster, simulated_cluster
 from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import (
@@ -31,17 +31,17 @@ SMB = WINDOWS + r"\microsoft.com~smb.cmd"
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
 async def make_pod(
-    world: World, name: str, node: str, command: list[str], volume: dict[str, Any]
+    cluster: NodeTestCluster, name: str, node: str, command: list[str], volume: dict[str, Any]
 ) -> None:
     top = "C:\\" if node == "w" else "/"
-    image = world.image if node == "w" else "busybox"
+    image = cluster.image if node == "w" else "busybox"
     mounts = [{"name": "v", "mountPath": f"{top}v"}]
-    await world.client.create(
+    await cluster.client.create(
         PODS,
         "default",
         {
@@ -58,21 +58,22 @@ async def make_pod(
     )
 
 
-async def gone(world: World, name: str) -> bool:
+async def gone(cluster: NodeTestCluster, name: str) -> bool:
     return all(
-        pod["metadata"]["name"] != name for pod in (await world.client.list(PODS, "default")).items
+        pod["metadata"]["name"] != name
+        for pod in (await cluster.client.list(PODS, "default")).items
     )
 
 
-def recorded(world: World, name: str, text: str) -> Callable[[], Awaitable[bool]]:
+def recorded(cluster: NodeTestCluster, name: str, text: str) -> Callable[[], Awaitable[bool]]:
     async def check() -> bool:
-        return any(line.startswith(name) and text in line for line in await world.story())
+        return any(line.startswith(name) and text in line for line in await cluster.story())
 
     return check
 
 
-async def secret(world: World, **values: str) -> None:
-    await world.client.create(
+async def secret(cluster: NodeTestCluster, **values: str) -> None:
+    await cluster.client.create(
         SECRETS,
         "default",
         {
@@ -92,79 +93,79 @@ WRITE = ["cmd", "/c", r"echo hello> C:\v\f & ping -t localhost"]
 
 @pytest.mark.windows("STO-11", "STO-14", "STO-15", "SUP-STO-010")
 async def test_the_smb_driver_of_a_windows_node() -> None:
-    async with play() as world:
-        files = world.pool.node("w").machine.files
+    async with simulated_cluster() as cluster:
+        files = cluster.pool.node("w").machine.files
         volume = {
             "driver": "microsoft.com/smb.cmd",
             "secretRef": {"name": "smb"},
             "options": {"source": "smb://Files/Data"},
         }
-        await secret(world, username="user", password="p w&x")
-        await make_pod(world, "a", "w", WRITE, volume)
-        await world.until(recorded(world, "a", "no volume plugin matched"))
-        world.pool.set("w", {"flexDrivers": True})
+        await secret(cluster, username="user", password="p w&x")
+        await make_pod(cluster, "a", "w", WRITE, volume)
+        await cluster.until(recorded(cluster, "a", "no volume plugin matched"))
+        cluster.pool.set("w", {"flexDrivers": True})
         assert "smb.ps1" in files.listdir(SMB)
-        await world.until(lambda: world._phase("a", "Running"), 200)
-        await world.until(lambda: files.exists(r"\\files\data\f"))
-        share = world.pool.cluster.cloud.share("files", "data")
+        await cluster.until(lambda: cluster._phase("a", "Running"), 200)
+        await cluster.until(lambda: files.exists(r"\\files\data\f"))
+        share = cluster.pool.cluster.cloud.share("files", "data")
         assert share.accounts == {"user": "p w&x"}
         # The content is the share's, not the node's.
-        await world.client.delete(PODS, "default", "a")
-        await world.until(lambda: gone(world, "a"))
+        await cluster.client.delete(PODS, "default", "a")
+        await cluster.until(lambda: gone(cluster, "a"))
         assert files.read(r"\\files\data\f").split() == [b"hello"]
         # A share that does not answer, and a script that was changed.
-        world.pool.cluster.cloud.smb_mappings("w").clear()
+        cluster.pool.cluster.cloud.smb_mappings("w").clear()
         files.remove_root(r"\\files\data")
         share.offline = True
-        await make_pod(world, "b", "w", WRITE, volume)
-        await world.until(
+        await make_pod(cluster, "b", "w", WRITE, volume)
+        await cluster.until(
             recorded(
-                world, "b", "status: Failure, reason: Caught exception New-SmbGlobalMapping of"
+                cluster, "b", "status: Failure, reason: Caught exception New-SmbGlobalMapping of"
             )
         )
-        await world.until(recorded(world, "b", "The network path was not found."))
+        await cluster.until(recorded(cluster, "b", "The network path was not found."))
         share.offline = False
-        await world.until(lambda: world._phase("b", "Running"), 300)
+        await cluster.until(lambda: cluster._phase("b", "Running"), 300)
         files.write(SMB + r"\smb.ps1", BROKEN)
         files.write(SMB + r"\smb.cmd", files.read(SMB + r"\smb.cmd") + b"\r\n")
-        await make_pod(world, "c", "w", WRITE, volume)
+        await make_pod(cluster, "c", "w", WRITE, volume)
         failed = (
             'MountVolume.SetUp failed for volume "v" : mount command failed, status: Failure, '
             "reason: broken by hand"
         )
-        await world.until(recorded(world, "c", failed))
+        await cluster.until(recorded(cluster, "c", failed))
         files.remove(SMB, recursive=True)
-        await make_pod(world, "d", "w", WRITE, volume)
-        await world.until(recorded(world, "d", "no volume plugin matched"))
+        await make_pod(cluster, "d", "w", WRITE, volume)
+        await cluster.until(recorded(cluster, "d", "no volume plugin matched"))
 
 
 @pytest.mark.windows("STO-16", "SUP-STO-011")
 async def test_the_iscsi_driver_of_a_windows_node() -> None:
-    async with play(flex_drivers=True) as world:
-        files = world.pool.node("w").machine.files
+    async with simulated_cluster(flex_drivers=True) as cluster:
+        files = cluster.pool.node("w").machine.files
         await make_pod(
-            world,
+            cluster,
             "a",
             "w",
             WRITE,
             {"driver": "microsoft.com/iscsi.cmd", "options": {"targetPortal": "10.0.0.9"}},
         )
-        await world.until(
-            recorded(world, "a", "reason: Caught exception the option iqn is missing")
+        await cluster.until(
+            recorded(cluster, "a", "reason: Caught exception the option iqn is missing")
         )
         options = {"targetPortal": "10.0.0.9", "iqn": "iqn.2020-01.com.example:disk", "lun": "3"}
         await make_pod(
-            world, "b", "w", WRITE, {"driver": "microsoft.com/iscsi.cmd", "options": options}
+            cluster, "b", "w", WRITE, {"driver": "microsoft.com/iscsi.cmd", "options": options}
         )
-        await world.until(lambda: world._phase("b", "Running"))
-        (disk,) = world.pool.cluster.cloud.disks()
+        await cluster.until(lambda: cluster._phase("b", "Running"))
+        (disk,) = cluster.pool.cluster.cloud.disks()
         assert disk.format == "NTFS"
         assert disk.identity == "10.0.0.9:iqn.2020-01.com.example:disk-lun-3"
         files.remove(WINDOWS + r"\microsoft.com~iscsi.cmd\iscsiHelper.exe")
         await make_pod(
-            world, "c", "w", WRITE, {"driver": "microsoft.com/iscsi.cmd", "options": options}
+            cluster, "c", "w", WRITE, {"driver": "microsoft.com/iscsi.cmd", "options": options}
         )
-        await world.until(recorded(world, "c", "status: Failure"))
+        await cluster.until(recorded(cluster, "c", "status: Failure"))
 
 
 SCRIPT = """\
@@ -182,23 +183,25 @@ esac
 
 @pytest.mark.windows("STO-12")
 async def test_a_script_on_a_linux_node_mounts_a_share() -> None:
-    async def clock_sleep(world: World, seconds: float) -> None:
-        await world.clock.sleep(seconds)
+    async def clock_sleep(cluster: NodeTestCluster, seconds: float) -> None:
+        await cluster.clock.sleep(seconds)
 
-    async with play() as world:
-        files = world.pool.node("l").machine.files
+    async with simulated_cluster() as cluster:
+        files = cluster.pool.node("l").machine.files
         folder = f"{LINUX}/example.com~share"
         files.mkdir(folder)
         files.write(f"{folder}/share", SCRIPT.encode(), 0o644)
         volume = {"driver": "example.com/share"}
-        await make_pod(world, "a", "l", ["sh", "-c", "echo hello > /v/f; sleep 100000"], volume)
-        await world.until(recorded(world, "a", "no volume plugin matched"))  # it is not executable
+        await make_pod(cluster, "a", "l", ["sh", "-c", "echo hello > /v/f; sleep 100000"], volume)
+        await cluster.until(
+            recorded(cluster, "a", "no volume plugin matched")
+        )  # it is not executable
         files.chmod(f"{folder}/share", 0o755)
-        await world.until(lambda: world._phase("a", "Running"), 200)
-        await world.until(recorded(world, "a", 'AttachVolume.Attach succeeded for volume "v"'))
-        await clock_sleep(world, 2)
-        await world.client.delete(PODS, "default", "a")
-        await world.until(lambda: gone(world, "a"))
+        await cluster.until(lambda: cluster._phase("a", "Running"), 200)
+        await cluster.until(recorded(cluster, "a", 'AttachVolume.Attach succeeded for volume "v"'))
+        await clock_sleep(cluster, 2)
+        await cluster.client.delete(PODS, "default", "a")
+        await cluster.until(lambda: gone(cluster, "a"))
         assert files.read("/var/log/calls").split() == [
             b"init",
             b"getvolumename",
@@ -210,7 +213,9 @@ async def test_a_script_on_a_linux_node_mounts_a_share() -> None:
             b"unmountdevice",
             b"detach",
         ]
-        content = world.pool.cluster.cloud.share("files", "data").content.file_system(None, 0, 0.0)  # type: ignore[arg-type]
+        content = cluster.pool.cluster.cloud.share("files", "data").content.file_system(
+            None, 0, 0.0
+        )  # type: ignore[arg-type]
         assert list(content.root.data) == ["f"]  # type: ignore[arg-type]
 
 
@@ -225,8 +230,8 @@ esac
 
 
 async def test_a_driver_is_called_when_a_claim_grows() -> None:
-    async with play() as world:
-        files = world.pool.node("l").machine.files
+    async with simulated_cluster() as cluster:
+        files = cluster.pool.node("l").machine.files
         folder = f"{LINUX}/example.com~disk"
         files.mkdir(folder)
         files.write(f"{folder}/disk", GROWING.encode(), 0o755)
@@ -235,7 +240,7 @@ async def test_a_driver_is_called_when_a_claim_grows() -> None:
             "provisioner": "kubernetes.io/no-provisioner",
             "allowVolumeExpansion": True,
         }
-        await world.client.create(STORAGE_CLASSES, "", storage_class)
+        await cluster.client.create(STORAGE_CLASSES, "", storage_class)
         common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "sc"}
         volume = {
             **common,
@@ -243,10 +248,10 @@ async def test_a_driver_is_called_when_a_claim_grows() -> None:
             "flexVolume": {"driver": "example.com/disk"},
         }
         claim = {**common, "resources": {"requests": {"storage": "1Gi"}}}
-        await world.client.create(
+        await cluster.client.create(
             PERSISTENT_VOLUMES, "", {"metadata": {"name": "pv"}, "spec": volume}
         )
-        await world.client.create(
+        await cluster.client.create(
             PERSISTENT_VOLUME_CLAIMS, "default", {"metadata": {"name": "c"}, "spec": claim}
         )
         pod = {
@@ -264,16 +269,16 @@ async def test_a_driver_is_called_when_a_claim_grows() -> None:
                 ],
             },
         }
-        await world.client.create(PODS, "default", pod)
-        await world.until(lambda: world._phase("a", "Running"), 200)
+        await cluster.client.create(PODS, "default", pod)
+        await cluster.until(lambda: cluster._phase("a", "Running"), 200)
         body = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-        await world.client.patch(PERSISTENT_VOLUME_CLAIMS, "default", "c", body)
+        await cluster.client.patch(PERSISTENT_VOLUME_CLAIMS, "default", "c", body)
 
         async def grown() -> bool:
-            found = await world.client.get(PERSISTENT_VOLUME_CLAIMS, "default", "c")
+            found = await cluster.client.get(PERSISTENT_VOLUME_CLAIMS, "default", "c")
             return bool(found["status"]["capacity"]["storage"] == "2Gi")
 
-        await world.until(grown, 200)
+        await cluster.until(grown, 200)
         lines = files.read("/var/log/calls").decode().splitlines()
         (call,) = [line for line in lines if line.startswith("expandvolume ")]
         assert call.endswith(f"/mounts/pv {2 << 30} {1 << 30}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.node.login_session import run_login
-from tests.node.programs.simulated_node import World, play
+from tests.node.programs.simulated_node import NodeTestCluster, simulated_cluster
 from tests.node.test_login import is_ready
 from tests.simulation.loop import VIRTUAL_LOOP
 
@@ -17,13 +17,13 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
 class LinuxShell:
-    def __init__(self, world: World) -> None:
-        self.node = world.pool.node("l")
+    def __init__(self, cluster: NodeTestCluster) -> None:
+        self.node = cluster.pool.node("l")
 
     async def __call__(self, command: str, code: int = 0) -> str:
         output = bytearray()
@@ -33,8 +33,8 @@ class LinuxShell:
 
 
 async def test_services_show_what_runs() -> None:
-    async with play() as world:
-        shell = LinuxShell(world)
+    async with simulated_cluster() as cluster:
+        shell = LinuxShell(cluster)
         for unit in ("kubelet", "kube-proxy.service", "flanneld", "containerd"):
             assert await shell(f"systemctl is-active {unit}") == "active\n"
         status = await shell("systemctl status kubelet")
@@ -54,23 +54,23 @@ async def test_services_show_what_runs() -> None:
 
 
 async def test_a_stopped_kubelet_makes_the_node_not_ready_and_a_started_one_ready() -> None:
-    async with play() as world:
-        shell = LinuxShell(world)
+    async with simulated_cluster() as cluster:
+        shell = LinuxShell(cluster)
         await shell("systemctl stop kubelet")
         assert shell.node.kubelet is None
         assert "inactive (dead)" in await shell("systemctl status kubelet", 3)
 
         async def not_ready() -> bool:
-            return not await is_ready(world, "l")
+            return not await is_ready(cluster, "l")
 
-        await world.until(not_ready, 120)
+        await cluster.until(not_ready, 120)
         await shell("service kubelet start")
-        await world.until(lambda: is_ready(world, "l"))
+        await cluster.until(lambda: is_ready(cluster, "l"))
 
 
 async def test_a_drop_in_decides_what_starts_also_at_boot() -> None:
-    async with play() as world:
-        shell = LinuxShell(world)
+    async with simulated_cluster() as cluster:
+        shell = LinuxShell(cluster)
         files = shell.node.machine.files
         usual = " ".join(shell.node.programs.usual("kubelet")[1])
         folder = "/etc/systemd/system/kubelet.service.d"
@@ -80,20 +80,20 @@ async def test_a_drop_in_decides_what_starts_also_at_boot() -> None:
         await shell("systemctl daemon-reload && systemctl restart kubelet")
 
         async def seven() -> bool:
-            return bool((await world.node("l"))["status"]["capacity"]["pods"] == "7")
+            return bool((await cluster.node("l"))["status"]["capacity"]["pods"] == "7")
 
-        await world.until(seven)
-        await world.pool.reboot("l")
-        await world.until(lambda: is_ready(world, "l"))
+        await cluster.until(seven)
+        await cluster.pool.reboot("l")
+        await cluster.until(lambda: is_ready(cluster, "l"))
         assert "--max-pods=7" in await shell("systemctl status kubelet")
         await shell("systemctl disable kube-proxy")
-        await world.pool.reboot("l")
+        await cluster.pool.reboot("l")
         assert await shell("systemctl is-active kube-proxy", 3) == "inactive\n"
 
 
 async def test_a_program_that_cannot_start_is_a_failed_unit_with_its_reason() -> None:
-    async with play() as world:
-        shell = LinuxShell(world)
+    async with simulated_cluster() as cluster:
+        shell = LinuxShell(cluster)
         await shell("systemctl stop kube-proxy && mv /etc/kubernetes/kubelet.conf /root/kept")
         assert "Job for kube-proxy.service failed" in await shell("systemctl start kube-proxy", 1)
         assert await shell("systemctl is-failed kube-proxy") == "failed\n"
@@ -107,23 +107,23 @@ async def test_a_program_that_cannot_start_is_a_failed_unit_with_its_reason() ->
 
 
 async def test_containerd_that_was_stopped_makes_the_node_not_ready() -> None:
-    async with play() as world:
-        shell = LinuxShell(world)
+    async with simulated_cluster() as cluster:
+        shell = LinuxShell(cluster)
         await shell("systemctl stop containerd")
         assert "/run/containerd/containerd.sock" in await shell("crictl ps", 1)
 
         async def down() -> bool:
-            conditions = (await world.node("l"))["status"]["conditions"]
+            conditions = (await cluster.node("l"))["status"]["conditions"]
             return any("container runtime is down" in c["message"] for c in conditions)
 
-        await world.until(down, 120)
+        await cluster.until(down, 120)
         await shell("systemctl start containerd && crictl ps")
-        await world.until(lambda: is_ready(world, "l"))
+        await cluster.until(lambda: is_ready(cluster, "l"))
 
 
 async def test_the_network_of_a_node_is_shown_and_changed_with_effect() -> None:
-    async with play() as world:
-        shell = LinuxShell(world)
+    async with simulated_cluster() as cluster:
+        shell = LinuxShell(cluster)
         assert "inet 172.20." in await shell("ip addr show eth0")
         assert (await shell("ip route get 172.20.0.1")).split()[1:3] == ["dev", "eth0"]
         listed = await shell("ss -tlnp")
@@ -148,8 +148,8 @@ async def test_the_network_of_a_node_is_shown_and_changed_with_effect() -> None:
 
 
 async def test_memory_disks_and_load_are_those_of_the_machine() -> None:
-    async with play() as world:
-        shell = LinuxShell(world)
+    async with simulated_cluster() as cluster:
+        shell = LinuxShell(cluster)
         machine = shell.node.machine
         memory = (await shell("free -b")).splitlines()[1].split()
         assert int(memory[1]) == machine.hardware.memory

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from tests.node.login_session import run_login
-from tests.node.programs.simulated_node import World, play
+from tests.node.programs.simulated_node import NodeTestCluster, simulated_cluster
 from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.api import is_not_found
@@ -38,13 +38,13 @@ CREATE = (
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
 class Shell:
-    def __init__(self, world: World) -> None:
-        self.node = world.pool.node("w")
+    def __init__(self, cluster: NodeTestCluster) -> None:
+        self.node = cluster.pool.node("w")
 
     async def __call__(self, *command: str) -> str:
         printed = bytearray()
@@ -53,9 +53,9 @@ class Shell:
         return printed.decode().replace("\r\n", "\n")
 
 
-async def ready(world: World, name: str = "w") -> str:
+async def ready(cluster: NodeTestCluster, name: str = "w") -> str:
     try:
-        conditions = (await world.node(name))["status"].get("conditions") or ()
+        conditions = (await cluster.node(name))["status"].get("conditions") or ()
     except ApiError as problem:
         if not is_not_found(problem):
             raise
@@ -63,45 +63,45 @@ async def ready(world: World, name: str = "w") -> str:
     return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
 
 
-async def is_ready(world: World, name: str = "w") -> bool:
-    return await ready(world, name) == "True"
+async def is_ready(cluster: NodeTestCluster, name: str = "w") -> bool:
+    return await ready(cluster, name) == "True"
 
 
 @pytest.mark.windows("TRB-12", "TRB-13", "SUP-TRB-003")
 async def test_a_node_whose_kubelet_is_stopped_is_not_ready_after_a_while() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         await shell("Stop-Service kubelet")
-        await world.clock.sleep(35)
-        assert await ready(world) == "True"
-        await world.clock.sleep(20)
-        assert await ready(world) == "Unknown"
+        await cluster.clock.sleep(35)
+        assert await ready(cluster) == "True"
+        await cluster.clock.sleep(20)
+        assert await ready(cluster) == "Unknown"
         await shell("Start-Service kubelet")
-        await world.until(lambda: is_ready(world))
+        await cluster.until(lambda: is_ready(cluster))
 
 
 @pytest.mark.windows("TRB-08", "SUP-TRB-003")
 async def test_a_node_whose_kubelet_crashes_stays_ready() -> None:
-    async with play() as world:
-        shell = Shell(world)
-        await world.runs("before")
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
+        await cluster.runs("before")
         await shell("Stop-Process -Name kubelet")
-        await world.until(lambda: world.binaries.running("kubelet") is None, 1)
+        await cluster.until(lambda: cluster.binaries.running("kubelet") is None, 1)
         for _ in range(12):
-            await world.clock.sleep(5)
-            assert await ready(world) == "True"
-        await world.runs("after")
+            await cluster.clock.sleep(5)
+            assert await ready(cluster) == "True"
+        await cluster.runs("after")
 
 
 @pytest.mark.windows("TRB-11", "SUP-TRB-003")
 async def test_a_kubelet_that_is_registered_with_another_name_is_another_node() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         await shell("Stop-Service kubelet; sc.exe delete kubelet")
-        assert await ready(world, "minion") == ""
+        assert await ready(cluster, "minion") == ""
         await shell(CREATE)
         await shell("Start-Service kubelet")
-        await world.until(lambda: is_ready(world, "minion"))
+        await cluster.until(lambda: is_ready(cluster, "minion"))
 
 
 @pytest.mark.windows(
@@ -117,51 +117,51 @@ async def test_a_kubelet_that_is_registered_with_another_name_is_another_node() 
 )
 @pytest.mark.parametrize("script", ["start", "register-svc"])
 async def test_the_scripts_make_the_machine_a_node(script: str) -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         await shell(".\\stop.ps1")
-        await world.clock.sleep(60)
-        assert await ready(world) == "Unknown"
+        await cluster.clock.sleep(60)
+        assert await ready(cluster) == "Unknown"
         await shell(f".\\{script}.ps1 -ManagementIP {ADDRESS}")
-        await world.until(lambda: is_ready(world))
-        await world.runs("after")
+        await cluster.until(lambda: is_ready(cluster))
+        await cluster.runs("after")
         found = (await shell("(Get-Process kubelet, kube-proxy, flanneld).ProcessName")).split()
         assert sorted(found) == ["flanneld", "kube-proxy", "kubelet"]
 
 
 @pytest.mark.windows("TRB-101", "TRB-102", "TRB-103", "TRB-104", "TRB-105", "SUP-TRB-015")
 async def test_a_node_with_an_adapter_of_another_name() -> None:
-    async with play(adapter="Ethernet 2") as world:
-        shell = Shell(world)
+    async with simulated_cluster(adapter="Ethernet 2") as cluster:
+        shell = Shell(cluster)
         assert (
             await shell('(Get-NetAdapter | ? Name -Like "vEthernet (Ethernet*").Name')
         ) == "vEthernet (Ethernet 2)\n"
-        await world.client.delete_pod("before") if hasattr(world.client, "delete_pod") else None
+        await cluster.client.delete_pod("before") if hasattr(cluster.client, "delete_pod") else None
         await shell(".\\stop.ps1")
         with pytest.raises(AssertionError, match="No network adapter is found"):
             await shell(f".\\start.ps1 -ManagementIP {ADDRESS}")
         assert await shell('Get-HnsNetwork | ? Name -ieq "cbr0"') == ""
         await shell(f'.\\start.ps1 -ManagementIP {ADDRESS} -InterfaceName "Ethernet 2"')
-        await world.until(lambda: is_ready(world))
+        await cluster.until(lambda: is_ready(cluster))
         assert "cbr0" in await shell('Get-HnsNetwork | ? Name -ieq "cbr0"')
 
 
 async def test_services_are_found_again_after_a_reboot() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         await shell("Stop-Service kube-proxy")
-        await world.pool.reboot("w")
-        await world.until(lambda: is_ready(world))
+        await cluster.pool.reboot("w")
+        await cluster.until(lambda: is_ready(cluster))
         assert (await shell("(Get-Service kubelet, kube-proxy, flanneld).Status")).split() == [
             "Running"
         ] * 3
         await shell("Restart-Service kube-proxy")
-        assert world.binaries.running("kube-proxy") is not None
+        assert cluster.binaries.running("kube-proxy") is not None
 
 
 async def test_shutdown_restarts_the_machine_and_switches_it_off() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         before = await shell("(gcim Win32_OperatingSystem).LastBootUpTime.Ticks")
         await shell("subst X: C:\\k")
         await shell("shutdown /r /t 60")
@@ -169,23 +169,23 @@ async def test_shutdown_restarts_the_machine_and_switches_it_off() -> None:
         await shell("shutdown /a")
         assert "no shutdown was in progress.(1116)" in await shell("shutdown /a; $true")
         await shell("shutdown /r /t 30")
-        await world.clock.sleep(40)
-        await world.until(lambda: is_ready(world))
+        await cluster.clock.sleep(40)
+        await cluster.until(lambda: is_ready(cluster))
         after = await shell("(gcim Win32_OperatingSystem).LastBootUpTime.Ticks")
         assert int(after) > int(before)
         assert (await shell("Test-Path X:\\\\")).strip() == "False"
         assert "1074" in await shell("(Get-EventLog System -Source User32).EventID")
         await shell("Stop-Computer; $true")
-        await world.clock.sleep(30)
-        assert world.pool.node("w").spec.stopped
+        await cluster.clock.sleep(30)
+        assert cluster.pool.node("w").spec.stopped
 
 
 async def test_the_registry_has_each_adapter_and_name_servers_are_those_of_one() -> None:
     key = r"HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
 
-    async with play() as world:
-        shell = Shell(world)
-        await world.runs("pod")  # the network is there, with its adapters
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
+        await cluster.runs("pod")  # the network is there, with its adapters
         listed = await shell(f"reg query {key} /s")
         assert listed.count("EnableDHCP") > 1 and listed.count(ADDRESS) == 1
         alias = f"(Get-NetIPAddress -IPAddress {ADDRESS}).InterfaceAlias"
@@ -208,64 +208,64 @@ async def test_a_reboot_gives_services_the_time_of_the_nodes_registry(
 
     monkeypatch.setattr(SimRuntime, "shut_down", never_ends)
 
-    async with play(runtime="docker") as world:
-        node = world.pool.node("w")
+    async with simulated_cluster(runtime="docker") as cluster:
+        node = cluster.pool.node("w")
         machine = node.machine
         assert isinstance(machine, WindowsHost)
         if login:
             path = r"HKLM:\SYSTEM\CurrentControlSet\Control"
-            await Shell(world)(f"Set-ItemProperty {path} WaitToKillServiceTimeout 3000")
+            await Shell(cluster)(f"Set-ItemProperty {path} WaitToKillServiceTimeout 3000")
         else:
             machine.registry.set(CONTROL, "WaitToKillServiceTimeout", "3000")
-        began = world.clock.monotonic()
-        await world.pool.reboot("w")
+        began = cluster.clock.monotonic()
+        await cluster.pool.reboot("w")
         assert given == [3.0]
-        assert world.clock.monotonic() - began == pytest.approx(3.0, abs=0.5)
-        await world.until(lambda: is_ready(world))
+        assert cluster.clock.monotonic() - began == pytest.approx(3.0, abs=0.5)
+        await cluster.until(lambda: is_ready(cluster))
 
 
 async def test_a_node_boots_with_the_services_that_users_created() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         await shell(f".\\register-svc.ps1 -ManagementIP {ADDRESS}")
         await shell("nssm set kubelet AppStderr C:\\k\\mysvc.log")
-        await world.pool.reboot("w")
-        await world.clock.sleep(5)
-        await world.until(lambda: is_ready(world))
+        await cluster.pool.reboot("w")
+        await cluster.clock.sleep(5)
+        await cluster.until(lambda: is_ready(cluster))
         assert (await shell("(Get-Service kubelet, kube-proxy, flanneld).Status")).split() == [
             "Running"
         ] * 3
         assert "--allow-privileged has been deprecated" in await shell("type C:\\k\\mysvc.log")
-        await world.runs("after")
+        await cluster.runs("after")
 
 
 async def test_a_node_without_login_is_reported() -> None:
-    async with play() as world:
+    async with simulated_cluster() as cluster:
         plain = HttpRequest(
             "GET", b"/transom/nodes/w/exec?output=1&command=hostname", "/transom/nodes/w/exec", {}
         )
         with pytest.raises(UserError, match="Upgrade request required"):
-            serve_login(world.pool.node("w"), plain)
+            serve_login(cluster.pool.node("w"), plain)
         with pytest.raises(UserError, match="there is no node 'x'"):
-            serve_login(world.pool.node("x"), plain)
-        await world.pool.stop("w")
+            serve_login(cluster.pool.node("x"), plain)
+        await cluster.pool.stop("w")
         with pytest.raises(UserError, match="node w is switched off"):
-            serve_login(world.pool.node("w"), plain)
-        node = world.pool.node("l")
+            serve_login(cluster.pool.node("w"), plain)
+        node = cluster.pool.node("l")
         simulated, node.runtime = node.runtime, cast(Any, SimpleNamespace())
         try:
             with pytest.raises(
                 UserError, match="no machine of its own to log in to: its containers are real"
             ):
-                serve_login(world.pool.node("l"), plain)
+                serve_login(cluster.pool.node("l"), plain)
         finally:
             node.runtime = simulated
 
 
 @pytest.mark.windows("TRB-75", "TRB-76", "TRB-79", "TRB-80", "TRB-81", "SUP-TRB-010")
 async def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         file = "C:\\k\\cni\\config\\cni.conf"
         exceptions = (
             f"(Get-Content {file} -Raw | ConvertFrom-Json).delegate.policies[0].Value.ExceptionList"
@@ -275,15 +275,15 @@ async def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
             "10.96.0.0/16",
             "172.20.0.0/16",
         ]
-        await world.runs("old")
+        await cluster.runs("old")
         await shell(
             f'(Get-Content {file} -Raw).Replace("172.20.0.0/16", "172.30.0.0/16") | '
             f"Set-Content {file}"
         )
-        await world.runs("new")
+        await cluster.runs("new")
         found = [
             {"172.20.0.0/16", "172.30.0.0/16"}.intersection(policy["Settings"]["Exceptions"])
-            for endpoint in world.net.hns.endpoints.values()
+            for endpoint in cluster.net.hns.endpoints.values()
             for policy in endpoint.get("Policies", ())
             if policy["Type"] == "OutBoundNAT"
         ]
@@ -291,8 +291,8 @@ async def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
 
 
 async def test_netstat_and_powershell_show_what_answers() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         rows = "Get-NetTCPConnection -State Listen | % { $_.LocalPort }"
         assert (await shell(rows)).split() == [
             *("135", "445", "5985"),
@@ -322,8 +322,8 @@ async def test_netstat_and_powershell_show_what_answers() -> None:
 
 
 async def test_a_share_has_a_drive_letter_on_the_whole_node() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         mapping = r"New-SmbGlobalMapping -RemotePath \\files\data -LocalPath G:"
         assert "G:" in await shell(mapping)
         await shell(r"Set-Content G:\f.txt hello")
@@ -339,8 +339,8 @@ async def test_a_share_has_a_drive_letter_on_the_whole_node() -> None:
 
 
 async def test_a_node_without_its_adapter_is_not_ready() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         assert "ESTABLISHED" in await shell("netstat -n")
         await shell("Disable-NetAdapter Ethernet -Confirm:$false")
         states = "(Get-NetAdapter Ethernet, 'vEthernet (Ethernet)').Status"
@@ -349,39 +349,39 @@ async def test_a_node_without_its_adapter_is_not_ready() -> None:
         assert "ESTABLISHED" not in await shell("netstat -n")
 
         async def not_ready() -> bool:
-            return not await is_ready(world)
+            return not await is_ready(cluster)
 
-        await world.until(not_ready, 120)
+        await cluster.until(not_ready, 120)
         await shell("netsh interface set interface Ethernet admin=enabled")
         assert (await shell(states)).split() == ["Up", "Up"]
         assert "0.0.0.0/0" in await shell("(Get-NetRoute).DestinationPrefix")
-        await world.until(lambda: is_ready(world))
+        await cluster.until(lambda: is_ready(cluster))
 
 
 async def test_a_node_without_the_feature_containers_has_no_runtime() -> None:
-    async with play(runtime="docker") as world:
-        shell = Shell(world)
+    async with simulated_cluster(runtime="docker") as cluster:
+        shell = Shell(cluster)
         await shell("Uninstall-WindowsFeature Containers; $true")
         assert "UninstallPending" in await shell("(Get-WindowsFeature Containers).InstallState")
         assert "Running" in await shell("(Get-Service docker).Status")
         await shell("shutdown /r /t 0")
-        await world.clock.sleep(30)
+        await cluster.clock.sleep(30)
         assert "Stopped" in await shell("(Get-Service docker).Status")
         assert "False" in await shell("[bool](Get-Service vmcompute -EA SilentlyContinue)")
         await shell("dism /online /enable-feature /featurename:Containers /quiet /norestart; $true")
         await shell("Restart-Computer")
-        await world.clock.sleep(30)
+        await cluster.clock.sleep(30)
         assert "Running" in await shell("(Get-Service docker).Status")
-        await world.until(lambda: is_ready(world))
+        await cluster.until(lambda: is_ready(cluster))
 
 
 async def test_the_certificates_of_the_node_are_on_the_cert_drive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where the cluster of this test keeps its certificate authority
-    async with play() as world:
-        shell = Shell(world)
-        authority = world.pool.cluster.authority.ca
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
+        authority = cluster.pool.cluster.authority.ca
         authority.write_bytes(pki.make_ca("kubernetes").certificate)
         found = (await shell(r"(Get-ChildItem Cert:\LocalMachine\Root).Thumbprint")).split()
         assert len(found) == 1 and len(found[0]) == 40
@@ -393,13 +393,13 @@ async def test_the_certificates_of_the_node_are_on_the_cert_drive(
 
 
 async def test_services_run_any_program_of_windows() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         script = "while(1){Add-Content C:\\k\\loop.log x; Start-Sleep 1}"
         await shell(f"Set-Content C:\\k\\loop.ps1 '{script}'")
         path = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
         await shell(f"nssm install looper {path} -File C:\\k\\loop.ps1; nssm start looper")
-        await world.clock.sleep(5)
+        await cluster.clock.sleep(5)
         assert "Running" in await shell("(Get-Service looper).Status")
         assert int(await shell("(Get-Content C:\\k\\loop.log).Count")) > 1
         await shell("nssm stop looper; nssm remove looper confirm")
@@ -410,8 +410,8 @@ async def test_services_run_any_program_of_windows() -> None:
 
 
 async def test_killed_processes_have_the_code_of_their_killer() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         begin = "$p = Start-Process ping -ArgumentList '-t 127.0.0.1' -PassThru; "
         ended = "; $p.WaitForExit(); $p.ExitCode"
         for kill, code in (("Stop-Process $p", "-1"), ("taskkill /f /pid $p.Id | Out-Null", "1")):

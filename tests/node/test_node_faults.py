@@ -43,7 +43,7 @@ CONFIG = ClusterConfig(name="faults", port=6443)
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
 
 
-class World:
+class NodeTestCluster:
     """Two Linux nodes and a Windows one, three pods of a Deployment on the former."""
 
     def __init__(self, clock: LoopClock) -> None:
@@ -198,184 +198,188 @@ def taints(node: Object) -> list[Object]:
 
 
 @pytest.fixture
-def world(
+def cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], AbstractAsyncContextManager[World]]:
+) -> Callable[[], AbstractAsyncContextManager[NodeTestCluster]]:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     CONFIG.state.mkdir(parents=True)
-    return lambda: World(loop_clock()).started()
+    return lambda: NodeTestCluster(loop_clock()).started()
 
 
-async def test_a_stopped_node_is_replaced(world: Any) -> None:
-    async with world() as world:
-        name = await world.busy()
-        gone = {p["metadata"]["uid"] for p in await world.pods(name)}
-        await world.pool.stop(name)
-        assert not [uid for uid in world.running() if uid in gone]
-        await world.clock.sleep(35)
-        assert ready(await world.node(name))
-        await world.clock.sleep(20)
-        node = await world.node(name)
+async def test_a_stopped_node_is_replaced(cluster: Any) -> None:
+    async with cluster() as cluster:
+        name = await cluster.busy()
+        gone = {p["metadata"]["uid"] for p in await cluster.pods(name)}
+        await cluster.pool.stop(name)
+        assert not [uid for uid in cluster.running() if uid in gone]
+        await cluster.clock.sleep(35)
+        assert ready(await cluster.node(name))
+        await cluster.clock.sleep(20)
+        node = await cluster.node(name)
         assert condition(node, "Ready") == "Unknown" and UNREACHABLE in taints(node)
-        await world.clock.sleep(240)
-        assert not [p for p in await world.pods(name) if p["metadata"].get("deletionTimestamp")]
+        await cluster.clock.sleep(240)
+        assert not [p for p in await cluster.pods(name) if p["metadata"].get("deletionTimestamp")]
         # five minutes are over: the pods are deleted, and others run elsewhere
-        await world.clock.sleep(90)
-        stale = await world.pods(name)
+        await cluster.clock.sleep(90)
+        stale = await cluster.pods(name)
         assert {p["metadata"]["uid"] for p in stale} == gone
         assert all(p["metadata"].get("deletionTimestamp") for p in stale)
-        fresh = [p for p in await world.pods() if p["metadata"]["uid"] not in gone]
+        fresh = [p for p in await cluster.pods() if p["metadata"]["uid"] not in gone]
         assert len(fresh) == 3 and all(
             ready(p) and p["spec"]["nodeName"] in {"a", "b"} - {name} for p in fresh
         )
-        await world.pool.start(name)  # what was to be deleted there goes, and is never run again
-        await world.settled()
-        assert not gone & {p["metadata"]["uid"] for p in await world.pods()}
-        await world.clock.sleep(10)
-        assert ready(await world.node(name)) and not taints(await world.node(name))
+        await cluster.pool.start(name)  # what was to be deleted there goes, and is never run again
+        await cluster.settled()
+        assert not gone & {p["metadata"]["uid"] for p in await cluster.pods()}
+        await cluster.clock.sleep(10)
+        assert ready(await cluster.node(name)) and not taints(await cluster.node(name))
 
 
-async def _ready(world: World, name: str) -> bool:
-    return ready(await world.node(name))
+async def _ready(cluster: NodeTestCluster, name: str) -> bool:
+    return ready(await cluster.node(name))
 
 
-async def test_a_rebooted_node_runs_its_pods_again(world: Any) -> None:
-    async with world() as world:
-        name = await world.busy()
-        before = {p["metadata"]["uid"] for p in await world.pods()}
-        boot = (await world.node(name))["status"]["nodeInfo"]["bootID"]
-        await world.pool.reboot(name)
-        await world.clock.sleep(5)
-        await world.settled()
-        assert {p["metadata"]["uid"] for p in await world.pods()} == before
+async def test_a_rebooted_node_runs_its_pods_again(cluster: Any) -> None:
+    async with cluster() as cluster:
+        name = await cluster.busy()
+        before = {p["metadata"]["uid"] for p in await cluster.pods()}
+        boot = (await cluster.node(name))["status"]["nodeInfo"]["bootID"]
+        await cluster.pool.reboot(name)
+        await cluster.clock.sleep(5)
+        await cluster.settled()
+        assert {p["metadata"]["uid"] for p in await cluster.pods()} == before
         counts = {
             s["restartCount"]
-            for p in await world.pods(name)
+            for p in await cluster.pods(name)
             for s in p["status"]["containerStatuses"]
         }
         assert counts == {1}
-        assert (await world.node(name))["status"]["nodeInfo"]["bootID"] != boot
+        assert (await cluster.node(name))["status"]["nodeInfo"]["bootID"] != boot
 
 
 @pytest.mark.parametrize("seconds", [20, 120])
-async def test_a_node_is_cut_off_for_a_while(world: Any, seconds: int) -> None:
-    async with world() as world:
-        name = await world.busy()
-        before = {p["metadata"]["uid"] for p in await world.pods()}
-        running = world.running()
-        world.cut(name, True)
-        await world.clock.sleep(seconds)
-        assert world.running() == running  # containers go on
-        assert ready(await world.node(name)) == (seconds < 40)
-        world.cut(name, False)
-        await world.until(lambda: _ready(world, name), 90)
-        await world.settled()
-        assert {p["metadata"]["uid"] for p in await world.pods()} == before
+async def test_a_node_is_cut_off_for_a_while(cluster: Any, seconds: int) -> None:
+    async with cluster() as cluster:
+        name = await cluster.busy()
+        before = {p["metadata"]["uid"] for p in await cluster.pods()}
+        running = cluster.running()
+        cluster.cut(name, True)
+        await cluster.clock.sleep(seconds)
+        assert cluster.running() == running  # containers go on
+        assert ready(await cluster.node(name)) == (seconds < 40)
+        cluster.cut(name, False)
+        await cluster.until(lambda: _ready(cluster, name), 90)
+        await cluster.settled()
+        assert {p["metadata"]["uid"] for p in await cluster.pods()} == before
         assert {
-            s["restartCount"] for p in await world.pods() for s in p["status"]["containerStatuses"]
+            s["restartCount"]
+            for p in await cluster.pods()
+            for s in p["status"]["containerStatuses"]
         } == {0}
 
 
-async def test_a_node_that_was_cut_off_too_long_gives_up_its_pods(world: Any) -> None:
-    async with world() as world:
-        name = await world.busy()
-        gone = {p["metadata"]["uid"] for p in await world.pods(name)}
-        world.cut(name, True)
-        await world.clock.sleep(400)
+async def test_a_node_that_was_cut_off_too_long_gives_up_its_pods(cluster: Any) -> None:
+    async with cluster() as cluster:
+        name = await cluster.busy()
+        gone = {p["metadata"]["uid"] for p in await cluster.pods(name)}
+        cluster.cut(name, True)
+        await cluster.clock.sleep(400)
         # Others run already, and these still do: the node does not know.
-        assert gone < set(world.running()) and len(world.running()) == 3 + len(gone)
-        world.cut(name, False)
-        await world.settled(seconds=120)
-        assert not gone & set(world.running())
+        assert gone < set(cluster.running()) and len(cluster.running()) == 3 + len(gone)
+        cluster.cut(name, False)
+        await cluster.settled(seconds=120)
+        assert not gone & set(cluster.running())
 
 
-async def test_a_kubelet_crashes_with_a_pod_half_started(world: Any) -> None:
-    async with world() as world:
+async def test_a_kubelet_crashes_with_a_pod_half_started(cluster: Any) -> None:
+    async with cluster() as cluster:
         scale = {"spec": {"replicas": 8}}
-        await world.client.patch(
+        await cluster.client.patch(
             DEPLOYMENTS, "default", "web", scale, "application/merge-patch+json"
         )
         for delay in (0.01, 0.05, 0.3, 0.02):  # again and again, each time elsewhere
-            await world.clock.sleep(delay)
+            await cluster.clock.sleep(delay)
             for name in "ab":
-                kubelet = world.pool.node(name).programs.running("kubelet")
+                kubelet = cluster.pool.node(name).programs.running("kubelet")
                 assert kubelet is not None
                 await kubelet.stop()
-                await world.pool.start(name)
-        await world.settled(8)
+                await cluster.pool.start(name)
+        await cluster.settled(8)
         restarts = [
-            s["restartCount"] for p in await world.pods() for s in p["status"]["containerStatuses"]
+            s["restartCount"]
+            for p in await cluster.pods()
+            for s in p["status"]["containerStatuses"]
         ]
         assert restarts == [0] * 8
 
 
 @pytest.mark.parametrize("seconds", [7200.0, -7200.0])
-async def test_the_clock_of_a_node_jumps(world: Any, seconds: float) -> None:
-    async with world() as world:
-        name = await world.busy()
-        before = {p["metadata"]["uid"] for p in await world.pods()}
-        running = world.running()
-        world.pool.node(name).machine.jump(seconds)
+async def test_the_clock_of_a_node_jumps(cluster: Any, seconds: float) -> None:
+    async with cluster() as cluster:
+        name = await cluster.busy()
+        before = {p["metadata"]["uid"] for p in await cluster.pods()}
+        running = cluster.running()
+        cluster.pool.node(name).machine.jump(seconds)
 
         async def is_ready() -> bool:
-            return ready(await world.node(name))
+            return ready(await cluster.node(name))
 
         for _ in range(10):
-            await world.clock.sleep(30)
+            await cluster.clock.sleep(30)
             # Leases with times before the last one do not count: with its clock put back a node is
             # taken for lost until it writes its status, again and again, as in Kubernetes.
-            await world.until(is_ready, 30 if seconds < 0 else 1)
-            assert world.running() == running
-        assert {p["metadata"]["uid"] for p in await world.pods()} == before
-        await world.client.patch(
+            await cluster.until(is_ready, 30 if seconds < 0 else 1)
+            assert cluster.running() == running
+        assert {p["metadata"]["uid"] for p in await cluster.pods()} == before
+        await cluster.client.patch(
             DEPLOYMENTS, "default", "web", {"spec": {"replicas": 5}}, "application/merge-patch+json"
         )
-        await world.settled(5)
-        world.pool.node(name).machine.jump(-seconds)
-        await world.clock.sleep(60)
-        await world.settled(5)
+        await cluster.settled(5)
+        cluster.pool.node(name).machine.jump(-seconds)
+        await cluster.clock.sleep(60)
+        await cluster.settled(5)
 
 
-async def test_a_full_disk_makes_pods_move(world: Any) -> None:
-    async with world() as world:
-        name = await world.busy()
-        host = world.pool.node(name).machine
+async def test_a_full_disk_makes_pods_move(cluster: Any) -> None:
+    async with cluster() as cluster:
+        name = await cluster.busy()
+        host = cluster.pool.node(name).machine
         host.fill_disk()
-        await world.until(lambda: _pressure(world, name), 60)
+        await cluster.until(lambda: _pressure(cluster, name), 60)
         assert {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"} in taints(
-            await world.node(name)
+            await cluster.node(name)
         )
 
         async def moved() -> bool:
-            pods = [p for p in await world.pods() if p["status"].get("phase") == "Running"]
+            pods = [p for p in await cluster.pods() if p["status"].get("phase") == "Running"]
             return len(pods) == 3 and all(ready(p) and p["spec"]["nodeName"] != name for p in pods)
 
-        await world.until(moved, 120)
-        evicted = await world.pods(name)
+        await cluster.until(moved, 120)
+        evicted = await cluster.pods(name)
         assert 0 < len(evicted) < 12 and all(p["status"]["reason"] == "Evicted" for p in evicted)
         assert "The node was low on resource: ephemeral-storage" in evicted[0]["status"]["message"]
         host.fill_disk(0)
-        await world.clock.sleep(400)
-        node = await world.node(name)
+        await cluster.clock.sleep(400)
+        node = await cluster.node(name)
         assert condition(node, "DiskPressure") == "False"
         assert not [t for t in taints(node) if t["key"] == "node.kubernetes.io/disk-pressure"]
 
 
-async def _pressure(world: World, name: str) -> bool:
-    return condition(await world.node(name), "DiskPressure") == "True"
+async def _pressure(cluster: NodeTestCluster, name: str) -> bool:
+    return condition(await cluster.node(name), "DiskPressure") == "True"
 
 
-async def test_the_api_server_is_unavailable(world: Any) -> None:
+async def test_the_api_server_is_unavailable(cluster: Any) -> None:
     """All nodes at once: it is the server that is gone, so no pods are moved."""
 
-    async with world() as world:
-        before = {p["metadata"]["uid"] for p in await world.pods()}
+    async with cluster() as cluster:
+        before = {p["metadata"]["uid"] for p in await cluster.pods()}
         for name in "abw":
-            world.cut(name, True)
-        await world.clock.sleep(500)
-        assert {p["metadata"]["uid"] for p in await world.pods()} == before
+            cluster.cut(name, True)
+        await cluster.clock.sleep(500)
+        assert {p["metadata"]["uid"] for p in await cluster.pods()} == before
         for name in "abw":
-            world.cut(name, False)
-        await world.clock.sleep(30)
-        await world.settled()
-        assert {p["metadata"]["uid"] for p in await world.pods()} == before
+            cluster.cut(name, False)
+        await cluster.clock.sleep(30)
+        await cluster.settled()
+        assert {p["metadata"]["uid"] for p in await cluster.pods()} == before

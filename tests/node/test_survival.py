@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.node.programs.simulated_node import World
+from tests.node.programs.simulated_node import NodeTestCluster
 from tests.simulation.loop import LoopClock, run
 
 from transom.client.resources import EVENTS, NODES, PODS
@@ -16,7 +16,7 @@ from transom.store.memory import MemoryStore
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
@@ -52,36 +52,36 @@ def test_pods_keep_their_volumes_and_identity_and_count_the_restart(tmp_path: Pa
         store = MemoryStore(clock)
         uids: dict[str, str] = {}
 
-        async def first(world: World) -> None:
-            await world.client.create(
+        async def first(cluster: NodeTestCluster) -> None:
+            await cluster.client.create(
                 PODS, "default", pod("a", "l", "busybox", ["sh", "-c", script], "/")
             )
-            await world.client.create(
-                PODS, "default", pod("b", "w", world.image, ["cmd", "/c", line], "C:\\")
+            await cluster.client.create(
+                PODS, "default", pod("b", "w", cluster.image, ["cmd", "/c", line], "C:\\")
             )
             for name in "ab":
-                await world.until(lambda name=name: world._phase(name, "Running"))  # type: ignore[misc]
-                uids[name] = (await world.client.get(PODS, "default", name))["metadata"]["uid"]
+                await cluster.until(lambda name=name: cluster._phase(name, "Running"))  # type: ignore[misc]
+                uids[name] = (await cluster.client.get(PODS, "default", name))["metadata"]["uid"]
             await clock.sleep(3)
 
-        async def second(world: World) -> None:
+        async def second(cluster: NodeTestCluster) -> None:
             async def restarted(name: str) -> bool:
-                found = await world.client.get(PODS, "default", name)
+                found = await cluster.client.get(PODS, "default", name)
                 (status,) = found["status"]["containerStatuses"]
                 assert found["metadata"]["uid"] == uids[name]
                 return bool(status["restartCount"] == 1 and status["state"].get("running"))
 
             for name in "ab":
-                await world.until(lambda name=name: restarted(name))  # type: ignore[misc]
-                (status,) = (await world.client.get(PODS, "default", name))["status"][
+                await cluster.until(lambda name=name: restarted(name))  # type: ignore[misc]
+                (status,) = (await cluster.client.get(PODS, "default", name))["status"][
                     "containerStatuses"
                 ]
                 assert status["lastState"]["terminated"]["exitCode"] == 255
             await clock.sleep(3)
             folder = "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/{}/starts"
             linux, windows = (
-                world.pool.node("l").machine.files,
-                world.pool.node("w").machine.files,
+                cluster.pool.node("l").machine.files,
+                cluster.pool.node("w").machine.files,
             )
             assert linux.read(folder.format(uids["a"], "disk")) == b"x\nx\n"
             assert linux.read(folder.format(uids["a"], "memory")) == b"x\n"
@@ -90,7 +90,7 @@ def test_pods_keep_their_volumes_and_identity_and_count_the_restart(tmp_path: Pa
             assert windows.read(r"C:\data\starts").split() == [b"x", b"x"]
             events = [
                 (e["reason"], e["involvedObject"]["name"])
-                for e in (await world.client.list(EVENTS, "")).items
+                for e in (await cluster.client.list(EVENTS, "")).items
             ]
             assert ("Rebooted", "l") in events
             # images stay
@@ -98,8 +98,8 @@ def test_pods_keep_their_volumes_and_identity_and_count_the_restart(tmp_path: Pa
 
         for scenario in (first, second):
             disks = MachineDisks(tmp_path / "machines.db", inline=True)
-            async with World(clock, store=store, disks=disks).running() as world:
-                await scenario(world)
+            async with NodeTestCluster(clock, store=store, disks=disks).running() as cluster:
+                await scenario(cluster)
             disks.close()
 
     run(main)
@@ -109,8 +109,8 @@ def test_a_killed_process_leaves_what_was_written_back(tmp_path: Path) -> None:
     async def main(clock: LoopClock) -> None:
         disks = MachineDisks(tmp_path / "machines.db", inline=True)
 
-        async def scenario(world: World) -> None:
-            files = world.pool.node("l").machine.files
+        async def scenario(cluster: NodeTestCluster) -> None:
+            files = cluster.pool.node("l").machine.files
             files.mkdir("/data")
             files.write("/data/old", b"written")
             await clock.sleep(30)
@@ -120,8 +120,8 @@ def test_a_killed_process_leaves_what_was_written_back(tmp_path: Path) -> None:
             left.append(MachineDisks(tmp_path / "machines.db").load("l"))
 
         left: list[Any] = []
-        async with World(clock, disks=disks).running() as world:
-            await scenario(world)
+        async with NodeTestCluster(clock, disks=disks).running() as cluster:
+            await scenario(cluster)
         rows = left[0].document["host"]["files"]["rows"]
         names = [row[1] for row in rows]
         assert "old" in names
@@ -135,14 +135,14 @@ def test_a_deleted_node_leaves_nothing(tmp_path: Path) -> None:
         path = tmp_path / "machines.db"
         disks = MachineDisks(path, inline=True)
 
-        async def scenario(world: World) -> None:
+        async def scenario(cluster: NodeTestCluster) -> None:
             await clock.sleep(30)
             assert MachineDisks(path).load("l") is not None
-            await world.pool.delete("l")
+            await cluster.pool.delete("l")
             assert MachineDisks(path).load("l") is None
 
-        async with World(clock, disks=disks).running() as world:
-            await scenario(world)
+        async with NodeTestCluster(clock, disks=disks).running() as cluster:
+            await scenario(cluster)
         assert MachineDisks(path).load("l") is None
         assert MachineDisks(path).load("w") is not None
 

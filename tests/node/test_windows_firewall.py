@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.node.programs.simulated_node import World, play
+from tests.node.programs.simulated_node import NodeTestCluster, simulated_cluster
 from tests.node.test_login import ADDRESS, Shell, is_ready, ready
 from tests.simulation.loop import VIRTUAL_LOOP
 
@@ -20,21 +20,23 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
-def blocked(world: World) -> str:
+def blocked(cluster: NodeTestCluster) -> str:
     """Why the API server cannot reach the kubelet, as doctor sees it."""
     [network] = [
-        node.network for node in world.pool.nodes() if isinstance(node.network, WindowsNodeNetwork)
+        node.network
+        for node in cluster.pool.nodes()
+        if isinstance(node.network, WindowsNodeNetwork)
     ]
     return network.blocks_inbound(10250, "172.20.0.2")
 
 
-async def answers(world: World, port: int) -> bool:
+async def answers(cluster: NodeTestCluster, port: int) -> bool:
     try:
-        connection = await world.pool.cluster.dataplane.connect(ADDRESS, port)
+        connection = await cluster.pool.cluster.dataplane.connect(ADDRESS, port)
     except (TimeoutError, ConnectionRefusedError):
         return False
     connection.close()
@@ -71,53 +73,53 @@ async def answers(world: World, port: int) -> bool:
     ],
 )
 async def test_commands_open_and_close_the_port_of_the_kubelet(block: str, allow: str) -> None:
-    async with play() as world:
-        shell = Shell(world)
-        assert await answers(world, 10250)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
+        assert await answers(cluster, 10250)
         await shell(block)
-        assert not await answers(world, 10250) and blocked(world).startswith("its firewall ")
+        assert not await answers(cluster, 10250) and blocked(cluster).startswith("its firewall ")
         await shell(allow)
-        assert await answers(world, 10250) and not blocked(world)
+        assert await answers(cluster, 10250) and not blocked(cluster)
 
 
 async def test_programs_that_listen_need_a_rule() -> None:
-    async with play() as world:
-        shell = Shell(world)
-        assert await answers(world, 10256)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
+        assert await answers(cluster, 10256)
         await shell(
             "New-NetFirewallRule -DisplayName x -Program C:\\k\\kube-proxy.exe -Action Block "
             "| Out-Null"
         )
-        assert not await answers(world, 10256)
+        assert not await answers(cluster, 10256)
 
 
 async def test_a_node_whose_firewall_blocks_the_api_server_is_not_ready() -> None:
-    async with play() as world:
-        shell = Shell(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
         await shell(
             "New-NetFirewallRule -Name api -DisplayName api -Direction Outbound -Protocol TCP "
             "-RemotePort 6443 -Action Block | Out-Null"
         )
-        await world.clock.sleep(60)
-        assert await ready(world) == "Unknown"
+        await cluster.clock.sleep(60)
+        assert await ready(cluster) == "Unknown"
         await shell("Remove-NetFirewallRule -Name api")
-        await world.until(lambda: is_ready(world))
+        await cluster.until(lambda: is_ready(cluster))
 
 
 async def test_a_blocked_node_port_of_the_userspace_proxy_times_out() -> None:
     """kube-proxy itself listens there. In kernel mode the switch forwards node ports before the
     firewall sees them.
     """
-    async with play(NetworkSettings(proxy_mode="userspace")) as world:
-        await world.runs("web")
+    async with simulated_cluster(NetworkSettings(proxy_mode="userspace")) as cluster:
+        await cluster.runs("web")
         spec = {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]}
-        made = await world.client.create(
+        made = await cluster.client.create(
             SERVICES, "default", {"metadata": {"name": "web"}, "spec": spec}
         )
         port = made["spec"]["ports"][0]["nodePort"]
-        await world.until(lambda: answers(world, port))
-        await Shell(world)(
+        await cluster.until(lambda: answers(cluster, port))
+        await Shell(cluster)(
             "netsh advfirewall firewall add rule name=x dir=in action=block protocol=TCP "
             f"localport={port}"
         )
-        assert not await answers(world, port)
+        assert not await answers(cluster, port)

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.node.programs.simulated_node import World, play
+from tests.node.programs.simulated_node import NodeTestCluster, simulated_cluster
 from tests.node.test_login import ADDRESS, Shell
 from tests.simulation.loop import VIRTUAL_LOOP
 
@@ -21,18 +21,18 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
 async def test_windows_listens_from_boot_until_a_service_stops() -> None:
-    async with play() as world:
-        connect = world.pool.cluster.dataplane.connect
+    async with simulated_cluster() as cluster:
+        connect = cluster.pool.cluster.dataplane.connect
         (await connect(ADDRESS, 445)).close()
         (await connect(ADDRESS, 5985)).close()
         with pytest.raises(TimeoutError):
             await connect(ADDRESS, 135)  # the firewall
-        shell = Shell(world)
+        shell = Shell(cluster)
         shown = (await shell("netstat -ano")).splitlines()
         rows = [line.split() for line in shown if "LISTENING" in line]
         pids = {row[1].rpartition(":")[2]: row[4] for row in rows}
@@ -44,8 +44,8 @@ async def test_windows_listens_from_boot_until_a_service_stops() -> None:
         await shell("Start-Service WinRM")
         (await connect(ADDRESS, 5985)).close()
         await shell("Set-Service WinRM -StartupType Disabled")
-        await world.pool.stop("w")
-        await world.pool.start("w")
+        await cluster.pool.stop("w")
+        await cluster.pool.start("w")
         with pytest.raises(ConnectionRefusedError):
             await connect(ADDRESS, 5985)
         (await connect(ADDRESS, 445)).close()
@@ -66,10 +66,10 @@ class Server:
     tests/runtime/sim/test_port_proxy.py.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cluster: NodeTestCluster) -> None:
+        self._world = cluster
         self.accepted: list[socket.socket] = []
-        runtime = world.pool.node("w").runtime
+        runtime = cluster.pool.node("w").runtime
         assert isinstance(runtime, SimRuntime)
         self.namespace = runtime.core.node_namespace
         self.namespace.listen(9000, self.accepted.append)
@@ -91,12 +91,12 @@ ALLOW_PORT = (
 
 @pytest.mark.parametrize("target", [ADDRESS, "127.0.0.1", "localhost", "w"])
 async def test_a_port_proxy_forwards_connections(target: str) -> None:
-    async with play() as world:
-        shell = Shell(world)
-        server = Server(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
+        server = Server(cluster)
         await shell(ADD_PROXY.format(target))
         with pytest.raises(TimeoutError):
-            await world.pool.cluster.dataplane.connect(ADDRESS, 8080)  # the firewall
+            await cluster.pool.cluster.dataplane.connect(ADDRESS, 8080)  # the firewall
         await shell(ALLOW_PORT)
         assert await server.gets_connection(8080)
         row = next(r for r in (await shell("netstat -ano")).splitlines() if ":8080 " in r).split()
@@ -104,14 +104,14 @@ async def test_a_port_proxy_forwards_connections(target: str) -> None:
         assert row[4] in await shell("tasklist /svc /fi 'services eq iphlpsvc'")
         await shell("netsh interface portproxy delete v4tov4 listenport=8080")
         with pytest.raises(ConnectionRefusedError):
-            await world.pool.cluster.dataplane.connect(ADDRESS, 8080)
+            await cluster.pool.cluster.dataplane.connect(ADDRESS, 8080)
 
 
 async def test_a_port_proxy_needs_its_service_and_survives_a_reboot() -> None:
-    async with play() as world:
-        connect = world.pool.cluster.dataplane.connect
-        shell = Shell(world)
-        server = Server(world)
+    async with simulated_cluster() as cluster:
+        connect = cluster.pool.cluster.dataplane.connect
+        shell = Shell(cluster)
+        server = Server(cluster)
         await shell(ADD_PROXY.format("127.0.0.1"))
         await shell(ALLOW_PORT)
         await shell("Stop-Service iphlpsvc")
@@ -119,9 +119,9 @@ async def test_a_port_proxy_needs_its_service_and_survives_a_reboot() -> None:
             await connect(ADDRESS, 8080)
         await shell("Start-Service iphlpsvc")
         assert await server.gets_connection(8080)
-        await world.pool.stop("w")
-        await world.pool.start("w")
-        server = Server(world)
+        await cluster.pool.stop("w")
+        await cluster.pool.start("w")
+        server = Server(cluster)
         assert await server.gets_connection(8080)
         assert "127.0.0.1/9000" in await shell(
             r"reg query HKLM\SYSTEM\CurrentControlSet\Services\PortProxy\v4tov4\tcp"
@@ -129,10 +129,10 @@ async def test_a_port_proxy_needs_its_service_and_survives_a_reboot() -> None:
 
 
 async def test_the_service_reads_the_registry_when_it_is_notified() -> None:
-    async with play() as world:
-        connect = world.pool.cluster.dataplane.connect
-        shell = Shell(world)
-        server = Server(world)
+    async with simulated_cluster() as cluster:
+        connect = cluster.pool.cluster.dataplane.connect
+        shell = Shell(cluster)
+        server = Server(cluster)
         await shell(ALLOW_PORT)
         await shell(
             r"reg add HKLM\SYSTEM\CurrentControlSet\Services\PortProxy\v4tov4\tcp "
@@ -145,9 +145,9 @@ async def test_the_service_reads_the_registry_when_it_is_notified() -> None:
 
 
 async def test_a_port_proxy_listens_on_one_address_or_ip_version() -> None:
-    async with play() as world:
-        shell = Shell(world)
-        server = Server(world)
+    async with simulated_cluster() as cluster:
+        shell = Shell(cluster)
+        server = Server(cluster)
         await shell(ALLOW_PORT)
         for kind, address in (("v4tov4", "127.0.0.1"), ("v6tov4", "::"), ("v4tov4", "10.9.9.9")):
             await shell(
@@ -155,7 +155,7 @@ async def test_a_port_proxy_listens_on_one_address_or_ip_version() -> None:
                 "connectaddress=127.0.0.1 connectport=9000"
             )
         with pytest.raises(ConnectionRefusedError):
-            await world.pool.cluster.dataplane.connect(ADDRESS, 8080)
+            await cluster.pool.cluster.dataplane.connect(ADDRESS, 8080)
         rows = [
             row.split()[1] for row in (await shell("netstat -an")).splitlines() if "8080" in row
         ]
@@ -163,4 +163,4 @@ async def test_a_port_proxy_listens_on_one_address_or_ip_version() -> None:
         for address in ("127.0.0.1", "::1"):
             before = len(server.accepted)
             with await server.namespace.connect(address, 8080):
-                await world.until(lambda: len(server.accepted) > before)  # noqa: B023
+                await cluster.until(lambda: len(server.accepted) > before)  # noqa: B023

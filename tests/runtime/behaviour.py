@@ -137,7 +137,7 @@ class Windows:
 
 
 @dataclass
-class Bench:
+class RuntimeHarness:
     """A node's runtime. Everything waits for what it waits for, at most `PATIENCE` seconds."""
 
     kind: str
@@ -214,7 +214,7 @@ class Bench:
         """Looks again whenever something happens."""
         await until(condition, self._news)
 
-    def heard(self, event: RuntimeEvent) -> None:
+    def received(self, event: RuntimeEvent) -> None:
         self.events.append(event)
         for waiter in self._news:
             if not waiter.done():
@@ -284,36 +284,40 @@ def unavailable(kind: str) -> str:
 
 
 @asynccontextmanager
-async def sim(folder: Path) -> AsyncIterator[Bench]:
+async def sim(folder: Path) -> AsyncIterator[RuntimeHarness]:
     clock, dataplane = RealClock(), TableDataplane()
     host = LinuxHost("node1", clock)
     network = TableNetwork(dataplane, "192.168.0.1", "10.244.1.0/24")
     runtime = SimRuntime(host, clock, random.Random(1), network, dataplane, "containerd")
-    yield Bench("sim", runtime, host, Posix(), "busybox", "/var/log/pods/ns_web_uid-1", network)
+    yield RuntimeHarness(
+        "sim", runtime, host, Posix(), "busybox", "/var/log/pods/ns_web_uid-1", network
+    )
 
 
 @asynccontextmanager
-async def oci_host_users(folder: Path) -> AsyncIterator[Bench]:
+async def oci_host_users(folder: Path) -> AsyncIterator[RuntimeHarness]:
     """No pod has a user namespace."""
-    async with oci(folder, user_namespaces=False) as bench:
-        yield bench
+    async with oci(folder, user_namespaces=False) as harness:
+        yield harness
 
 
 @asynccontextmanager
-async def oci(folder: Path, *, user_namespaces: bool | None = None) -> AsyncIterator[Bench]:
+async def oci(
+    folder: Path, *, user_namespaces: bool | None = None
+) -> AsyncIterator[RuntimeHarness]:
     images = FakeImages(folder / "images")
     images.add("busybox", Cmd=["sh"])
     host = RealLinuxHost("node1", RealClock(), folder / "node1")
     platform = LinuxPlatform(user_namespaces=user_namespaces)
     async with native(folder, host, platform, images) as (runtime, network, cgroup):
         directory = "/var/log/pods/ns_web_uid-1"
-        yield Bench(
+        yield RuntimeHarness(
             "oci", runtime, host, Posix(), "busybox", directory, network, images.add, folder, cgroup
         )
 
 
 @asynccontextmanager
-async def wine(folder: Path) -> AsyncIterator[Bench]:
+async def wine(folder: Path) -> AsyncIterator[RuntimeHarness]:
     from transom.runtime.wine.platform import WinePlatform
 
     images = FakeImages(folder / "images")
@@ -322,7 +326,7 @@ async def wine(folder: Path) -> AsyncIterator[Bench]:
     platform = WinePlatform(folder.parent.parent / "transom-wine")
     async with native(folder, host, platform, images) as (runtime, network, cgroup):
         directory = r"C:\var\log\pods\ns_web_uid-1"
-        yield Bench(
+        yield RuntimeHarness(
             "wine", runtime, host, Windows(), "windows", directory, network, None, folder, cgroup
         )
 
@@ -379,8 +383,8 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 
 
 @asynccontextmanager
-async def running_bench(kind: str, folder: Path) -> AsyncIterator[Bench]:
-    async with asyncio.timeout(100), KINDS[kind](folder) as bench:
-        end = bench.runtime.subscribe(bench.heard)
-        yield bench
+async def running_harness(kind: str, folder: Path) -> AsyncIterator[RuntimeHarness]:
+    async with asyncio.timeout(100), KINDS[kind](folder) as harness:
+        end = harness.runtime.subscribe(harness.received)
+        yield harness
         end()

@@ -184,7 +184,7 @@ class Cluster:
 
 
 @pytest.fixture
-def play() -> ContextFactory:
+def running_cluster() -> ContextFactory:
     """Runs a scenario in a cluster whose scheduler runs (or not yet: `started=False`)."""
 
     @asynccontextmanager

@@ -173,8 +173,8 @@ def message(found: Object) -> tuple[str, str]:
     return condition.get("reason", ""), condition.get("message", "")
 
 
-async def test_all_points_are_called_in_order(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_all_points_are_called_in_order(running_cluster: ContextFactory) -> None:
+    async with running_cluster(started=False) as cluster:
         start(cluster, Recorder)
         await cluster.add_node(node("a"))
         await cluster.add_node(node("b"))
@@ -265,9 +265,9 @@ async def test_all_points_are_called_in_order(play: ContextFactory) -> None:
     ],
 )
 async def test_a_status_other_than_success_ends_the_attempt(
-    play: ContextFactory, point: str, result: Status, reason: str, text: str
+    running_cluster: ContextFactory, point: str, result: Status, reason: str, text: str
 ) -> None:
-    async with play(started=False) as cluster:
+    async with running_cluster(started=False) as cluster:
         Recorder.results = {point: result}
         start(cluster, Recorder)
         await cluster.add_node(node("a"))
@@ -282,12 +282,14 @@ async def test_a_status_other_than_success_ends_the_attempt(
         assert "postBind" not in Recorder.calls
 
 
-async def test_unreserve_runs_in_reverse_order_for_all_plugins(play: ContextFactory) -> None:
+async def test_unreserve_runs_in_reverse_order_for_all_plugins(
+    running_cluster: ContextFactory,
+) -> None:
     class Fails(Recorder):
         name = "Fails"
         results = {"reserve": fw.error_status("no")}
 
-    async with play(started=False) as cluster:
+    async with running_cluster(started=False) as cluster:
         start(cluster, Recorder, Fails, Second, points=("reserve",))
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
@@ -301,8 +303,8 @@ async def test_unreserve_runs_in_reverse_order_for_all_plugins(play: ContextFact
         ]
 
 
-async def test_bind_plugins_run_until_one_handles_the_pod(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_bind_plugins_run_until_one_handles_the_pod(running_cluster: ContextFactory) -> None:
+    async with running_cluster(started=False) as cluster:
         start(cluster, Recorder, Second, points=("bind", "postBind"))
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
@@ -311,8 +313,10 @@ async def test_bind_plugins_run_until_one_handles_the_pod(play: ContextFactory) 
         assert await cluster.node_of("p") == "a"
 
 
-async def test_a_pod_that_no_bind_plugin_handles_is_rejected(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_a_pod_that_no_bind_plugin_handles_is_rejected(
+    running_cluster: ContextFactory,
+) -> None:
+    async with running_cluster(started=False) as cluster:
         document = config(Recorder, points=("bind",))
         document["profiles"][0]["plugins"]["bind"]["enabled"].pop()
         cluster.start(config=settings(document), out_of_tree_registry=registry(Recorder))
@@ -326,8 +330,10 @@ async def test_a_pod_that_no_bind_plugin_handles_is_rejected(play: ContextFactor
 # ---- permit ----
 
 
-async def test_a_waiting_pod_keeps_its_place_until_it_is_allowed(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_a_waiting_pod_keeps_its_place_until_it_is_allowed(
+    running_cluster: ContextFactory,
+) -> None:
+    async with running_cluster(started=False) as cluster:
         Recorder.results = {"permit": WAIT}
         Second.results = {"permit": WAIT}
         start(cluster, Recorder, Second, points=("permit",))
@@ -348,7 +354,7 @@ async def test_a_waiting_pod_keeps_its_place_until_it_is_allowed(play: ContextFa
         assert await cluster.node_of("p") == "a" and framework.waiting_pods() == []
 
 
-async def test_waiting_pods_do_not_block_others(play: ContextFactory) -> None:
+async def test_waiting_pods_do_not_block_others(running_cluster: ContextFactory) -> None:
     class Group(Recorder):
         name = "Group"
 
@@ -357,7 +363,7 @@ async def test_waiting_pods_do_not_block_others(play: ContextFactory) -> None:
         ) -> tuple[Status | None, float]:
             return (WAIT, 60.0) if pod.name.startswith("w") else (None, 0.0)
 
-    async with play(started=False) as cluster:
+    async with running_cluster(started=False) as cluster:
         start(cluster, Group, points=("permit",))
         await cluster.add_node(node("a", cpu="100"))
         for i in range(40):
@@ -368,7 +374,7 @@ async def test_waiting_pods_do_not_block_others(play: ContextFactory) -> None:
         assert await cluster.node_of("other") == "a"
 
 
-async def test_waiting_ends_after_the_shortest_timeout(play: ContextFactory) -> None:
+async def test_waiting_ends_after_the_shortest_timeout(running_cluster: ContextFactory) -> None:
     class Patient(Recorder):
         name = "Patient"
 
@@ -377,7 +383,7 @@ async def test_waiting_ends_after_the_shortest_timeout(play: ContextFactory) -> 
         ) -> tuple[Status | None, float]:
             return WAIT, 90.0
 
-    async with play(started=False) as cluster:
+    async with running_cluster(started=False) as cluster:
         Recorder.results = {"permit": WAIT}
         start(cluster, Patient, Recorder, points=("permit", "reserve"))
         await cluster.add_node(node("a"))
@@ -393,7 +399,7 @@ async def test_waiting_ends_after_the_shortest_timeout(play: ContextFactory) -> 
         assert Recorder.calls.count("unreserve") == 1
 
 
-async def test_a_timeout_is_at_most_fifteen_minutes(play: ContextFactory) -> None:
+async def test_a_timeout_is_at_most_fifteen_minutes(running_cluster: ContextFactory) -> None:
     class Forever(Recorder):
         name = "Forever"
 
@@ -402,7 +408,7 @@ async def test_a_timeout_is_at_most_fifteen_minutes(play: ContextFactory) -> Non
         ) -> tuple[Status | None, float]:
             return WAIT, 1e9
 
-    async with play(started=False) as cluster:
+    async with running_cluster(started=False) as cluster:
         start(cluster, Forever, points=("permit",))
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
@@ -411,8 +417,10 @@ async def test_a_timeout_is_at_most_fifteen_minutes(play: ContextFactory) -> Non
 
 
 @pytest.mark.parametrize("how", ["deleted", "preempted", "rejected"])
-async def test_a_waiting_pod_that_goes_frees_its_place(play: ContextFactory, how: str) -> None:
-    async with play(started=False) as cluster:
+async def test_a_waiting_pod_that_goes_frees_its_place(
+    running_cluster: ContextFactory, how: str
+) -> None:
+    async with running_cluster(started=False) as cluster:
         Recorder.results = {"permit": Status(Code.WAIT)}
         start(cluster, Recorder, points=("permit", "reserve"))
         await cluster.add_node(node("a", cpu="1"))
@@ -619,8 +627,10 @@ def test_a_plugin_that_misses_its_pre_filter_reports_the_missing_state() -> None
 # ---- queue ----
 
 
-async def test_a_gated_pod_is_queued_when_its_gates_are_removed(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_a_gated_pod_is_queued_when_its_gates_are_removed(
+    running_cluster: ContextFactory,
+) -> None:
+    async with running_cluster(started=False) as cluster:
         Recorder.results = {"preEnqueue": fw.unresolvable("closed")}
         start(cluster, Recorder, points=("preEnqueue", "preFilter"))
         await cluster.add_node(node("a"))

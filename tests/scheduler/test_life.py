@@ -29,8 +29,8 @@ def condition(found: dict[str, Any]) -> dict[str, Any]:
     return next(c for c in found["status"]["conditions"] if c["type"] == "PodScheduled")
 
 
-async def test_a_pod_gets_its_node_and_says_so(play: ContextFactory) -> None:
-    async with play() as cluster:
+async def test_a_pod_gets_its_node_and_says_so(running_cluster: ContextFactory) -> None:
+    async with running_cluster() as cluster:
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
         await cluster.settle()
@@ -50,8 +50,10 @@ async def test_a_pod_gets_its_node_and_says_so(play: ContextFactory) -> None:
         }
 
 
-async def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(play: ContextFactory) -> None:
-    async with play() as cluster:
+async def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(
+    running_cluster: ContextFactory,
+) -> None:
+    async with running_cluster() as cluster:
         await cluster.add_pod(pod("p", cpu="2"))
         await cluster.settle()
         found = condition(await cluster.pod("p"))
@@ -86,9 +88,9 @@ async def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(play: Cont
     ],
 )
 async def test_what_changes_on_a_node_helps_waiting_pods(
-    play: ContextFactory, change: dict[str, Any]
+    running_cluster: ContextFactory, change: dict[str, Any]
 ) -> None:
-    async with play() as cluster:
+    async with running_cluster() as cluster:
         await cluster.add_node(
             node("a", taints=[{"key": "t", "effect": "NoSchedule"}], unschedulable=True)
         )
@@ -108,8 +110,8 @@ async def test_what_changes_on_a_node_helps_waiting_pods(
         assert await cluster.node_of("p") == "a"
 
 
-async def test_other_schedulers_pods_are_left_alone(play: ContextFactory) -> None:
-    async with play() as cluster:
+async def test_other_schedulers_pods_are_left_alone(running_cluster: ContextFactory) -> None:
+    async with running_cluster() as cluster:
         await cluster.add_node(node("a", cpu="1"))
         await cluster.add_pod(pod("p", schedulerName="mine"))
         await cluster.settle()
@@ -118,8 +120,8 @@ async def test_other_schedulers_pods_are_left_alone(play: ContextFactory) -> Non
         )
 
 
-async def test_preemption_promises_the_room(play: ContextFactory) -> None:
-    async with play() as cluster:
+async def test_preemption_promises_the_room(running_cluster: ContextFactory) -> None:
+    async with running_cluster() as cluster:
         await cluster.client.create(
             PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 1000}
         )
@@ -167,8 +169,10 @@ class Troubled:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_bindings_that_fail_are_tried_again(play: ContextFactory, seed: int) -> None:
-    async with play(started=False, seed=seed) as cluster:
+async def test_bindings_that_fail_are_tried_again(
+    running_cluster: ContextFactory, seed: int
+) -> None:
+    async with running_cluster(started=False, seed=seed) as cluster:
         cluster.start(Troubled(cluster.own_client(), random.Random(seed), 15))
         for i in range(3):
             await cluster.add_node(node(f"n{i}", cpu="2"))
@@ -182,9 +186,9 @@ async def test_bindings_that_fail_are_tried_again(play: ContextFactory, seed: in
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_crash_at_any_moment_loses_no_pod_and_fills_no_node_twice(
-    play: ContextFactory, seed: int
+    running_cluster: ContextFactory, seed: int
 ) -> None:
-    async with play(started=False, seed=seed) as cluster:
+    async with running_cluster(started=False, seed=seed) as cluster:
         rng = random.Random(seed)
         for i in range(4):
             await cluster.add_node(node(f"n{i}", cpu="2", pods="4"))
@@ -204,9 +208,9 @@ async def test_a_crash_at_any_moment_loses_no_pod_and_fills_no_node_twice(
 
 
 async def test_a_pod_deleted_between_decision_and_binding_frees_its_place(
-    play: ContextFactory,
+    running_cluster: ContextFactory,
 ) -> None:
-    async with play(started=False) as cluster:
+    async with running_cluster(started=False) as cluster:
         gate = asyncio.Event()
 
         class Slow(Troubled):
@@ -230,8 +234,8 @@ async def test_a_pod_deleted_between_decision_and_binding_frees_its_place(
         assert cluster.scheduler is not None and cluster.scheduler.snapshot.used_cpu.sum() == 1000
 
 
-async def test_an_assumed_pod_that_never_shows_up_expires(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_an_assumed_pod_that_never_shows_up_expires(running_cluster: ContextFactory) -> None:
+    async with running_cluster(started=False) as cluster:
 
         class Liar(Troubled):
             async def create_subresource(self, *_args: Any) -> Any:
@@ -246,8 +250,8 @@ async def test_an_assumed_pod_that_never_shows_up_expires(play: ContextFactory) 
         assert cluster.scheduler.snapshot.used_cpu.sum() == 0
 
 
-async def test_repeated_failures_are_one_series(play: ContextFactory) -> None:
-    async with play() as cluster:
+async def test_repeated_failures_are_one_series(running_cluster: ContextFactory) -> None:
+    async with running_cluster() as cluster:
         await cluster.add_node(node("a", cpu="1"))
         await cluster.add_pod(pod("p", cpu="2"))
         await cluster.settle(400)
@@ -256,8 +260,10 @@ async def test_repeated_failures_are_one_series(play: ContextFactory) -> None:
         assert len(found) == 2 and found[1]["series"]["count"] >= 1
 
 
-async def test_an_explanation_is_what_the_scheduler_would_do(play: ContextFactory) -> None:
-    async with play() as cluster:
+async def test_an_explanation_is_what_the_scheduler_would_do(
+    running_cluster: ContextFactory,
+) -> None:
+    async with running_cluster() as cluster:
         await cluster.add_node(node("a"))
         await cluster.add_node(node("b", cpu="1"))
         await cluster.add_node(node("c", cpu="1", unschedulable=True))

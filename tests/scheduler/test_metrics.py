@@ -17,8 +17,8 @@ def values(families: list[Family]) -> dict[str, str]:
     return dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
 
 
-async def test_attempts_and_queues_are_counted(play: ContextFactory) -> None:
-    async with play() as cluster:
+async def test_attempts_and_queues_are_counted(running_cluster: ContextFactory) -> None:
+    async with running_cluster() as cluster:
         await cluster.add_node(node("a", cpu="1"))
         await cluster.add_pod(pod("fits"))
         await cluster.add_pod(pod("large", cpu="2"))

@@ -36,8 +36,10 @@ def start(cluster: Cluster) -> None:
     cluster.start(config=decode_scheduler_config(CONFIG), out_of_tree_registry=plugins)
 
 
-async def test_the_example_binds_a_group_when_it_is_complete(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_the_example_binds_a_group_when_it_is_complete(
+    running_cluster: ContextFactory,
+) -> None:
+    async with running_cluster(started=False) as cluster:
         start(cluster)
         await cluster.add_node(node("a"))
         await cluster.add_node(node("b", cpu="100", labels={"example.org/no-groups": ""}))
@@ -52,8 +54,8 @@ async def test_the_example_binds_a_group_when_it_is_complete(play: ContextFactor
         assert [await cluster.node_of(name) for name in ("m1", "m2", "m3")] == ["a"] * 3
 
 
-async def test_the_example_gives_up_after_its_timeout(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_the_example_gives_up_after_its_timeout(running_cluster: ContextFactory) -> None:
+    async with running_cluster(started=False) as cluster:
         start(cluster)
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("m1", labels=GROUP))
@@ -65,8 +67,8 @@ async def test_the_example_gives_up_after_its_timeout(play: ContextFactory) -> N
         )
 
 
-async def test_the_example_explains_why_a_node_is_rejected(play: ContextFactory) -> None:
-    async with play(started=False) as cluster:
+async def test_the_example_explains_why_a_node_is_rejected(running_cluster: ContextFactory) -> None:
+    async with running_cluster(started=False) as cluster:
         start(cluster)
         await cluster.add_node(node("b", labels={"example.org/no-groups": ""}))
         await cluster.add_pod(pod("m1", labels=GROUP))

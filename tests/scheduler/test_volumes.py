@@ -269,9 +269,9 @@ def test_csi_drivers_have_their_limits(harness: SchedulerHarness) -> None:
 
 
 async def test_a_waiting_claim_gets_the_smallest_volume_with_its_pod(
-    play: ContextFactory,
+    running_cluster: ContextFactory,
 ) -> None:
-    async with play() as cluster:
+    async with running_cluster() as cluster:
         await cluster.client.create(STORAGE_CLASSES, "", storage_class())
         await cluster.add_node(node("a"))
         for name, size in (("large", "5Gi"), ("small", "2Gi"), ("tiny", "1Gi")):

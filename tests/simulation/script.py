@@ -117,7 +117,7 @@ class Script:
             await self._clock.sleep(self._rng.expovariate(1 / mean_pause))
 
     async def finish(self) -> None:
-        """The last wishes: what would never come to rest is stopped."""
+        """Stops what would never settle."""
         for task in [*self._evictions]:
             task.cancel()
         if self._evictions:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.runtime.sim import rig as rigs
+from tests.runtime.sim import harness as harnesses
 
 from transom.runtime.api import LinuxContainer, RuntimeFailure
 from transom.runtime.sim.catalogue import ImageMissing, default_catalogue
@@ -20,11 +20,11 @@ _IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 
 
 @asynccontextmanager
-async def on(os: str) -> AsyncIterator[rigs.Rig]:
-    rig = rigs.make(os, start=start_program)  # type: ignore[arg-type]
-    yield rig
-    for sandbox in rig.runtime.sandboxes():
-        await rig.do(rig.runtime.stop_sandbox(sandbox.id))
+async def on(os: str) -> AsyncIterator[harnesses.SimHarness]:
+    harness = harnesses.make(os, start=start_program)  # type: ignore[arg-type]
+    yield harness
+    for sandbox in harness.runtime.sandboxes():
+        await harness.do(harness.runtime.stop_sandbox(sandbox.id))
 
 
 def _images(os: str) -> list[str]:
@@ -51,23 +51,23 @@ def _images(os: str) -> list[str]:
 
 @pytest.mark.parametrize("os", ["linux", "windows"])
 async def test_every_image_runs_by_itself(os: str) -> None:
-    async with on(os) as rig:
+    async with on(os) as harness:
         failed = []
         for number, image in enumerate(_images(os)):
-            sandbox = await rig.sandbox(uid=f"uid-{number}")
+            sandbox = await harness.sandbox(uid=f"uid-{number}")
             try:
-                reference = await rig.do(rig.runtime.pull_image(image), 3600)
-                made = await rig.runtime.create_container(
+                reference = await harness.do(harness.runtime.pull_image(image), 3600)
+                made = await harness.runtime.create_container(
                     sandbox,
-                    rigs.ContainerConfig("main", 0, image, reference, log_path="main_0.log"),
+                    harnesses.ContainerConfig("main", 0, image, reference, log_path="main_0.log"),
                 )
-                await rig.runtime.start_container(made)
+                await harness.runtime.start_container(made)
             except RuntimeFailure as failure:
                 if "No command specified" not in str(failure):
                     failed.append((image, str(failure)))
-            await rig.do(rig.runtime.stop_sandbox(sandbox))
-            await rig.do(rig.runtime.remove_sandbox(sandbox))
-            await rig.do(rig.runtime.remove_image(image))
+            await harness.do(harness.runtime.stop_sandbox(sandbox))
+            await harness.do(harness.runtime.remove_sandbox(sandbox))
+            await harness.do(harness.runtime.remove_image(image))
         assert failed == []
 
 
@@ -98,11 +98,14 @@ async def test_every_image_runs_by_itself(os: str) -> None:
 async def test_linux_commands(
     image: str, command: tuple[str, ...], seconds: float, code: int, log: str
 ) -> None:
-    async with on("linux") as rig:
-        container = await rig.container(*command, image=image)
-        await rig.clock.run_for(seconds)
-        assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
-        assert log in rig.log()
+    async with on("linux") as harness:
+        container = await harness.container(*command, image=image)
+        await harness.clock.run_for(seconds)
+        assert (harness.state(container).state, harness.state(container).exit_code) == (
+            "exited",
+            code,
+        )
+        assert log in harness.log()
 
 
 @pytest.mark.parametrize(
@@ -123,22 +126,25 @@ async def test_linux_commands(
     ],
 )
 async def test_windows_commands(command: tuple[str, ...], code: int, log: str) -> None:
-    async with on("windows") as rig:
-        container = await rig.container(
+    async with on("windows") as harness:
+        container = await harness.container(
             *command, image="mcr.microsoft.com/windows/servercore:ltsc2019"
         )
-        await rig.clock.run_for(10)
-        assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
-        assert log in rig.log()
+        await harness.clock.run_for(10)
+        assert (harness.state(container).state, harness.state(container).exit_code) == (
+            "exited",
+            code,
+        )
+        assert log in harness.log()
 
 
 @pytest.mark.parametrize(("forbidden", "uid"), [(True, 1000), (False, 0)])
 async def test_new_privileges(forbidden: bool, uid: int) -> None:
-    async with on("linux") as rig:
+    async with on("linux") as harness:
         linux = LinuxContainer(run_as_user=1000, no_new_privileges=forbidden)
-        await rig.container(image="k8s.gcr.io/e2e-test-images/nonewprivs:1.3", linux=linux)
-        await rig.clock.run_for(1)
-        assert rig.log().endswith(f" stdout F Effective uid: {uid}\n")
+        await harness.container(image="k8s.gcr.io/e2e-test-images/nonewprivs:1.3", linux=linux)
+        await harness.clock.run_for(1)
+        assert harness.log().endswith(f" stdout F Effective uid: {uid}\n")
 
 
 @pytest.mark.parametrize(
@@ -151,54 +157,54 @@ async def test_new_privileges(forbidden: bool, uid: int) -> None:
     ],
 )
 async def test_which_accounts_may_change_the_network(linux: LinuxContainer, printed: str) -> None:
-    async with on("linux") as rig:
-        await rig.container(
+    async with on("linux") as harness:
+        await harness.container(
             "ip", "link", "add", "dummy0", "type", "dummy", image="busybox", linux=linux
         )
-        await rig.clock.run_for(1)
-        assert rig.log().rstrip().endswith(printed)
-        assert bool(rig.log()) == bool(printed)
+        await harness.clock.run_for(1)
+        assert harness.log().rstrip().endswith(printed)
+        assert bool(harness.log()) == bool(printed)
 
 
 async def test_exec_and_probe() -> None:
-    async with on("linux") as rig:
-        container = await rig.container("sleep", "1000", image="busybox")
-        result = await rig.do(
-            rig.runtime.exec_sync(
+    async with on("linux") as harness:
+        container = await harness.container("sleep", "1000", image="busybox")
+        result = await harness.do(
+            harness.runtime.exec_sync(
                 container, ("sh", "-c", "cat /etc/hostname; echo oops >&2; exit 2")
             )
         )
         assert (result.stdout, result.stderr, result.exit_code) == (b"web\n", b"oops\n", 2)
-        listed = await rig.do(rig.runtime.exec_sync(container, ("ps",)))
+        listed = await harness.do(harness.runtime.exec_sync(container, ("ps",)))
         assert b"    1 root      0:00 sleep 1000\n" in listed.stdout
-        missing = await rig.do(rig.runtime.exec_sync(container, ("nope",)))
+        missing = await harness.do(harness.runtime.exec_sync(container, ("nope",)))
         assert missing.exit_code == 126
         with pytest.raises(RuntimeFailure):
-            await rig.do(rig.runtime.exec_sync(container, ("sleep", "60"), 3), 5)
+            await harness.do(harness.runtime.exec_sync(container, ("sleep", "60"), 3), 5)
 
 
 async def test_terminal() -> None:
-    async with on("linux") as rig:
-        container = await rig.container("sleep", "1000", image="busybox")
-        process, printed = await rig.exec(container, "sh", stdin=True, tty=True)
-        await rig.clock.run_for(0.1)
+    async with on("linux") as harness:
+        container = await harness.container("sleep", "1000", image="busybox")
+        process, printed = await harness.exec(container, "sh", stdin=True, tty=True)
+        await harness.clock.run_for(0.1)
         process.write(b"echo hi\r")
-        await rig.clock.run_for(0.1)
+        await harness.clock.run_for(0.1)
         process.write(b"sleep 50\r")
-        await rig.clock.run_for(1)
+        await harness.clock.run_for(1)
         process.write(b"\x03")
-        await rig.clock.run_for(1)
+        await harness.clock.run_for(1)
         process.write(b"exit 5\r")
-        assert await rig.do(process.wait()) == 5
+        assert await harness.do(process.wait()) == 5
         screen = b"".join(data for _, data in printed)
         assert screen == b"/ # echo hi\r\nhi\r\n/ # sleep 50\r\n^C\r\n/ # exit 5\r\n"
 
 
 async def test_out_of_memory_kills_linux() -> None:
-    async with on("linux") as rig:
+    async with on("linux") as harness:
         from transom.runtime.api import LinuxContainer, LinuxResources
 
-        container = await rig.container(
+        container = await harness.container(
             "stress",
             "--vm",
             "1",
@@ -209,8 +215,11 @@ async def test_out_of_memory_kills_linux() -> None:
             image="polinux/stress",
             linux=LinuxContainer(resources=LinuxResources(memory_limit=100 << 20)),
         )
-        await rig.clock.run_for(1)
-        assert (rig.state(container).reason, rig.state(container).exit_code) == ("OOMKilled", 137)
+        await harness.clock.run_for(1)
+        assert (harness.state(container).reason, harness.state(container).exit_code) == (
+            "OOMKilled",
+            137,
+        )
 
 
 @pytest.mark.parametrize(
@@ -275,20 +284,22 @@ async def test_out_of_memory_kills_linux() -> None:
 async def test_busybox_on_windows(
     image: str, command: tuple[str, ...], code: int, log: str
 ) -> None:
-    async with on("windows") as rig:
-        sandbox = await rig.sandbox()
-        container = await rig.container(*command, image=image, sandbox=sandbox)
-        await rig.clock.run_for(5)
-        state = rig.state(container)
+    async with on("windows") as harness:
+        sandbox = await harness.sandbox()
+        container = await harness.container(*command, image=image, sandbox=sandbox)
+        await harness.clock.run_for(5)
+        state = harness.state(container)
         assert (state.state, state.exit_code) == ("exited", code)
-        assert log in rig.log()
+        assert log in harness.log()
 
 
 async def test_busybox_is_not_on_every_windows_image() -> None:
-    async with on("windows") as rig:
+    async with on("windows") as harness:
         for command in ("sh", "/bin/true", "ls"):
             with pytest.raises(RuntimeFailure, match="cannot find the"):
-                await rig.container(command, image="mcr.microsoft.com/windows/servercore:ltsc2019")
+                await harness.container(
+                    command, image="mcr.microsoft.com/windows/servercore:ltsc2019"
+                )
 
 
 @pytest.mark.parametrize(
@@ -304,17 +315,19 @@ async def test_busybox_is_not_on_every_windows_image() -> None:
 async def test_a_killed_windows_container_has_the_exit_code_that_terminate_process_was_given(
     image: str, command: tuple[str, ...], killer: str, code: int
 ) -> None:
-    async with on("windows") as rig:
-        sandbox = await rig.sandbox()
-        reference = await rig.do(rig.runtime.pull_image(image), 3600)
-        config = rigs.ContainerConfig(
+    async with on("windows") as harness:
+        sandbox = await harness.sandbox()
+        reference = await harness.do(harness.runtime.pull_image(image), 3600)
+        config = harnesses.ContainerConfig(
             "main", 0, image, reference, command=command, log_path="main_0.log"
         )
-        made = await rig.runtime.create_container(sandbox, config)
-        await rig.runtime.start_container(made)
-        await rig.clock.run_for(2)
-        other = await rig.runtime.exec(made, ("ping", "-t", "localhost"), lambda stream, data: None)
-        await rig.do(rig.runtime.exec_sync(made, ("powershell", "-Command", killer)), 10)
-        assert await rig.do(other.wait(), 5) in (1, -1)  # signed, as in CRI
-        assert (rig.state(made).state, rig.state(made).exit_code) == ("exited", code)
-        assert rig.state(made).reason == "Error"
+        made = await harness.runtime.create_container(sandbox, config)
+        await harness.runtime.start_container(made)
+        await harness.clock.run_for(2)
+        other = await harness.runtime.exec(
+            made, ("ping", "-t", "localhost"), lambda stream, data: None
+        )
+        await harness.do(harness.runtime.exec_sync(made, ("powershell", "-Command", killer)), 10)
+        assert await harness.do(other.wait(), 5) in (1, -1)  # signed, as in CRI
+        assert (harness.state(made).state, harness.state(made).exit_code) == ("exited", code)
+        assert harness.state(made).reason == "Error"

@@ -94,7 +94,7 @@ class RemoteApiService:
             self._server = None
 
 
-class World:
+class AggregationHarness:
     def __init__(self, api: Api, remote: RemoteApiService, front: int) -> None:
         self.api, self.remote, self._front = api, remote, front
 
@@ -146,7 +146,7 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> Any:
+async def running_api_server() -> Any:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pki.save_key_pair(
@@ -173,7 +173,7 @@ async def world() -> Any:
         sockets = listen_sockets(["127.0.0.1"], 0)
         await front.serve(sockets)
         try:
-            yield World(api, remote, sockets[0].getsockname()[1])
+            yield AggregationHarness(api, remote, sockets[0].getsockname()[1])
         finally:
             await front.stop(0.0)
             await remote.stop()
@@ -181,8 +181,8 @@ async def world() -> Any:
 
 
 @asynccontextmanager
-async def run() -> AsyncIterator[World]:
-    async with world() as found:
+async def run() -> AsyncIterator[AggregationHarness]:
+    async with running_api_server() as found:
         yield found
 
 
@@ -515,7 +515,7 @@ async def test_components_reach_aggregated_resources() -> None:
         status = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
         return HttpResponse(404 if request.path.endswith("/b") else 200, [], orjson.dumps(status))
 
-    async with world() as w:
+    async with running_api_server() as w:
         w.remote.answer = answer
         await w.service()
         await w.register()

@@ -6,7 +6,12 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.apiserver.aggregation.test_aggregation import GROUP, World, anyio_backend, run
+from tests.apiserver.aggregation.test_aggregation import (
+    GROUP,
+    AggregationHarness,
+    anyio_backend,
+    run,
+)
 from tests.client.conftest import ADMIN
 
 from transom.apiserver.serving.inprocess import InProcessClient
@@ -27,7 +32,7 @@ ODD: list[Any] = [
 ]
 
 
-def answering(w: World, document: Any) -> None:
+def answering(w: AggregationHarness, document: Any) -> None:
     body = document if isinstance(document, bytes) else orjson.dumps(document)
 
     def answer(_request: HttpRequest) -> Answer:

@@ -77,7 +77,7 @@ from .oracle import Attributes, Identity
 # ---- the server ----
 
 
-class Bench:
+class Harness:
     """A server with two objects of each kind in each place, which are put back after every
     change.
     """
@@ -138,7 +138,7 @@ class Bench:
         return {(k[0], k[1]) if kind.namespaced else ("", k[0]) for k in found}
 
 
-async def make_bench() -> Bench:
+async def make_bench() -> Harness:
     dialed: list[tuple[str, int]] = []
 
     async def refuse(host: str, port: int) -> socket.socket:
@@ -247,10 +247,10 @@ async def make_bench() -> Bench:
                     "subjects": [{"kind": "User", "apiGroup": RBAC, "name": identity.name}],
                 },
             )
-    bench = Bench(api)
-    bench.dialed = dialed
-    bench.remember()
-    return bench
+    harness = Harness(api)
+    harness.dialed = dialed
+    harness.remember()
+    return harness
 
 
 # ---- judging ----
@@ -265,7 +265,7 @@ class Outcome:
     stream: bool = False
 
 
-async def ask(bench: Bench, who: Identity, row: Row) -> Outcome:
+async def ask(harness: Harness, who: Identity, row: Row) -> Outcome:
     raw = row.target.encode()
     path = decode_path(raw)
     assert path is not None
@@ -275,7 +275,7 @@ async def ask(bench: Bench, who: Identity, row: Row) -> Outcome:
         headers[b"content-type"] = row.media.encode()
     body = b"" if row.body is None else orjson.dumps(row.body)
     peer = PeerCertificate(who.name, list(who.groups)) if who.name != "admin" else ADMIN
-    answer = bench.api.server.handler(
+    answer = harness.api.server.handler(
         HttpRequest(row.method, raw, path, headers, body, peer, remote="127.0.0.1")
     )
     answer = await answer if hasattr(answer, "__await__") else answer
@@ -283,7 +283,7 @@ async def ask(bench: Bench, who: Identity, row: Row) -> Outcome:
         stream = FakeStream()
         answer.start(stream)  # type: ignore[arg-type]
         if row.kind is not None:
-            await bench.touch(row.kind)
+            await harness.touch(row.kind)
             await asyncio.sleep(0)
         seen = {_where(event["object"]) for event in stream.events() if event["type"] != "BOOKMARK"}
         if stream.on_close is not None:
@@ -317,7 +317,7 @@ def _where(obj: Any) -> tuple[str, str]:
 
 
 def problems(
-    bench: Bench, who: Identity, row: Row, got: Outcome, changed: dict[str, bytes | None]
+    harness: Harness, who: Identity, row: Row, got: Outcome, changed: dict[str, bytes | None]
 ) -> Iterator[str]:
     try:
         requested = oracle.attributes(row.method, row.target)
@@ -335,11 +335,11 @@ def problems(
             yield f"forbidden, but changed {sorted(changed)}"
         if got.seen:
             yield f"forbidden, but showed {got.seen}"
-        if bench.dialed:
-            yield f"forbidden, but connected to {bench.dialed}"
+        if harness.dialed:
+            yield f"forbidden, but connected to {harness.dialed}"
         return
-    yield from _reach(bench, row, requested, got, changed)
-    second = _create_denied(bench, who, row, requested)
+    yield from _reach(harness, row, requested, got, changed)
+    second = _create_denied(harness, who, row, requested)
     if second is not None:
         message = got.found.get("message") if isinstance(got.found, dict) else got.text
         if (got.status, message) != (403, second):
@@ -352,7 +352,7 @@ def problems(
         yield f"allowed, but got {got.status} {got.found or got.text}"
 
 
-def _create_denied(bench: Bench, who: Identity, row: Row, requested: Attributes) -> str | None:
+def _create_denied(harness: Harness, who: Identity, row: Row, requested: Attributes) -> str | None:
     """The message when an update of what does not exist is allowed, and creating it is not."""
     kind = row.kind
     if (
@@ -369,7 +369,7 @@ def _create_denied(bench: Bench, who: Identity, row: Row, requested: Attributes)
         return None
     meta = row.body["metadata"]
     if (
-        kind.key(requested.namespace, requested.name) in bench.objects
+        kind.key(requested.namespace, requested.name) in harness.objects
         or meta["name"] != requested.name
     ):
         return None
@@ -393,7 +393,11 @@ def _create_denied(bench: Bench, who: Identity, row: Row, requested: Attributes)
 
 
 def _reach(
-    bench: Bench, row: Row, requested: Attributes, got: Outcome, changed: dict[str, bytes | None]
+    harness: Harness,
+    row: Row,
+    requested: Attributes,
+    got: Outcome,
+    changed: dict[str, bytes | None],
 ) -> Iterator[str]:
     """What an allowed request may show and change."""
     kind = row.kind
@@ -403,7 +407,7 @@ def _reach(
         return
     _, query = oracle.split_target(row.target)
     terms = oracle.field_terms(query.get("fieldSelector", [""])[0])
-    there = bench.names(kind)
+    there = harness.names(kind)
     scope = requested.namespace if kind.namespaced else ""
     in_scope = {
         (ns, name)
@@ -449,7 +453,7 @@ def _reach(
     ):
         yield f"showed {got.seen}"
     yield from _changes(kind, row, requested, terms or [], there, changed)
-    hosts = {host for host, _ in bench.dialed}
+    hosts = {host for host, _ in harness.dialed}
     if hosts:
         pod = (
             requested.name.split(":")[1]
@@ -526,15 +530,15 @@ def chosen(identities: tuple[Identity, ...], rows: list[Row]) -> Iterator[tuple[
                 yield who, row
 
 
-async def judge(bench: Bench, requested: list[tuple[Identity, Row]]) -> tuple[int, list[str]]:
+async def judge(harness: Harness, requested: list[tuple[Identity, Row]]) -> tuple[int, list[str]]:
     allowed, failures = 0, []
     for count, (who, row) in enumerate(requested):
-        bench.dialed.clear()
-        got = await ask(bench, who, row)
-        changed = await bench.changes()
+        harness.dialed.clear()
+        got = await ask(harness, who, row)
+        changed = await harness.changes()
         allowed += got.status != 403
         failures += [
-            f"{who.name}: {row}: {problem}" for problem in problems(bench, who, row, got, changed)
+            f"{who.name}: {row}: {problem}" for problem in problems(harness, who, row, got, changed)
         ]
         if count % 20 == 0:
             await asyncio.sleep(0)
@@ -543,14 +547,14 @@ async def judge(bench: Bench, requested: list[tuple[Identity, Row]]) -> tuple[in
 
 def run_matrix(identities: tuple[Identity, ...], rows: list[Row], at_least: int) -> None:
     async def main() -> None:
-        bench = await make_bench()
+        harness = await make_bench()
         pairs = list(chosen(identities, rows))
-        allowed, failures = await judge(bench, pairs)
+        allowed, failures = await judge(harness, pairs)
         requested = len(pairs)
         assert not failures, f"{len(failures)} of {requested}:\n" + "\n".join(failures[:25])
         assert requested >= at_least
         assert at_least // 20 < allowed < requested  # neither everything nor nothing
-        await bench.api.server.stop()
+        await harness.api.server.stop()
 
     asyncio.run(main())
 
@@ -632,11 +636,11 @@ def component_calls(
     "kind", [SECRETS, LEASES, NAMESPACE, NODES, DEPLOYMENTS, WIDGETS], ids=lambda kind: kind.plural
 )
 async def test_components_are_authorized_like_other_clients(kind: Kind) -> None:
-    bench = await make_bench()
+    harness = await make_bench()
     failures = []
     for who in PEOPLE:
         client = InProcessClient(
-            bench.api.server, UserInfo(who.name, (*who.groups, "system:authenticated"))
+            harness.api.server, UserInfo(who.name, (*who.groups, "system:authenticated"))
         )
         for method, target, call in component_calls(client, kind):
             await asyncio.sleep(0)
@@ -656,7 +660,7 @@ async def test_components_are_authorized_like_other_clients(kind: Kind) -> None:
                     got.seen = {_where(done)}
             except ApiError as problem:
                 got = Outcome(problem.code, {"message": problem.message})
-            changed = await bench.changes()
+            changed = await harness.changes()
             applied = target.endswith("?apply")
             body = kind.object(*_of(target, kind)) if method in ("POST", "PUT") or applied else None
             row = Row(
@@ -667,10 +671,10 @@ async def test_components_are_authorized_like_other_clients(kind: Kind) -> None:
                 kind=kind,
             )
             failures += [
-                f"{who.name}: {row}: {text}" for text in problems(bench, who, row, got, changed)
+                f"{who.name}: {row}: {text}" for text in problems(harness, who, row, got, changed)
             ]
     assert not failures, f"{len(failures)}:\n" + "\n".join(failures[:25])
-    await bench.api.server.stop()
+    await harness.api.server.stop()
 
 
 def _of(target: str, kind: Kind) -> tuple[str, str]:

@@ -141,7 +141,7 @@ class Peer:
         self.writer.close()
 
 
-class World:
+class ApiHarness:
     def __init__(self, api: Api, network: Network, port: int, context: ssl.SSLContext) -> None:
         self.api, self.network, self._port, self._context = api, network, port, context
 
@@ -205,7 +205,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, *, release: str = "1.20", **options: Any) -> AsyncIterator[World]:
+async def running_api_server(
+    folder: Path, *, release: str = "1.20", **options: Any
+) -> AsyncIterator[ApiHarness]:
     context, pair = tls_files(folder)
     network, clock = Network(), RealClock()
     admin = UserInfo("admin", ("system:masters", "system:authenticated"))
@@ -226,7 +228,7 @@ async def world(folder: Path, *, release: str = "1.20", **options: Any) -> Async
     front = HttpServer(server.handler, None, bodies=server.handler)
     port = await front.start("127.0.0.1")
     try:
-        yield World(api, network, port, context)
+        yield ApiHarness(api, network, port, context)
     finally:
         await front.stop(0.0)
         await network.stop()

@@ -25,7 +25,7 @@ from transom.http.messages import HttpResponse
 from transom.kit.clock import RealClock
 from transom.store.memory import MemoryStore
 
-from .support import CA, NODE_IP, TOKEN, Network, World, run, tls_files, world
+from .support import CA, NODE_IP, TOKEN, ApiHarness, Network, run, running_api_server, tls_files
 
 # Spellings of addresses of the machine itself, and of its link.
 LITERALS = [
@@ -156,7 +156,7 @@ class Trap:
 
 
 @contextlib.asynccontextmanager
-async def real_network(folder: Path) -> AsyncIterator[World]:
+async def real_network(folder: Path) -> AsyncIterator[ApiHarness]:
     """An API server that connects by plain TCP, as to nodes outside of its process."""
     context, pair = tls_files(folder)
     clock = RealClock()
@@ -175,7 +175,7 @@ async def real_network(folder: Path) -> AsyncIterator[World]:
     front = HttpServer(server.handler, None, bodies=server.handler)
     port = await front.start("127.0.0.1")
     try:
-        yield World(api, Network(), port, context)
+        yield ApiHarness(api, Network(), port, context)
     finally:
         await front.stop(0.0)
         await server.stop()
@@ -195,7 +195,7 @@ POD = "/api/v1/namespaces/default/pods/p"
 COMMAND = "command=a&stdout=true"
 
 
-async def change_addresses(w: World, host: str, port: int) -> None:
+async def change_addresses(w: ApiHarness, host: str, port: int) -> None:
     status = {
         "addresses": [{"type": "InternalIP", "address": host}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
@@ -278,7 +278,7 @@ async def test_what_was_checked_is_what_is_dialed(tmp_path: Path) -> None:
         requested.append(host)
         return [NODE_IP] if len(requested) % 2 else ["127.0.0.1"]
 
-    async with run(), world(tmp_path, resolve=rebinding) as w:
+    async with run(), running_api_server(tmp_path, resolve=rebinding) as w:
         dialed: list[str] = []
         connect = w.network.connect
 
@@ -300,7 +300,7 @@ async def test_what_was_checked_is_what_is_dialed(tmp_path: Path) -> None:
 async def test_no_kubelet_is_behind_the_addresses_of_services(tmp_path: Path, address: str) -> None:
     """There is this server itself, which trusts the certificate that it presents to kubelets."""
 
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         await w.node(addresses=[{"type": "InternalIP", "address": address}])
         got = await w.ask("GET", "/api/v1/nodes/n1/proxy/api/v1/secrets")
         assert (got.status, got.json["message"]) == (400, "address not allowed")
@@ -327,7 +327,7 @@ async def test_an_unrequested_upgrade_ends_the_connection(tmp_path: Path) -> Non
 
     tasks: list[asyncio.Task[None]] = []
 
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.api.server.kubelets._transport.pool._connect = upgrading
         await w.pod()
         got = await w.ask("GET", f"{POD}/proxy/")
@@ -352,7 +352,7 @@ async def test_an_unrequested_upgrade_ends_the_connection(tmp_path: Path) -> Non
     ],
 )
 async def test_a_kubelet_cannot_redirect_elsewhere(tmp_path: Path, location: str) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.kubelet(lambda _request: HttpResponse(302, [(b"Location", location.encode())]))
         await w.node()
         await w.pod()

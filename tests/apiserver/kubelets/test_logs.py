@@ -12,7 +12,7 @@ from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamRespo
 from transom.http.stream import Stream
 from transom.kit.streaming import websocket
 
-from .support import NODE_IP, run, world
+from .support import NODE_IP, run, running_api_server
 
 LOG = "/api/v1/namespaces/default/pods/p/log"
 
@@ -25,7 +25,7 @@ async def test_a_log_is_asked_for_as_the_client_wants_it(tmp_path: Path) -> None
             seen.append(request)
             return HttpResponse(200, [(b"Content-Type", b"text/html")], b"line\n")
 
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(kubelet)
             await w.node()
             await w.pod(containers=("c", "d"))
@@ -58,7 +58,7 @@ async def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
             stream.write(b"one\n")
             streams.append(stream)
 
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(lambda request: StreamResponse(200, [], start))
             await w.node()
             await w.pod()
@@ -126,7 +126,7 @@ async def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
 async def test_what_a_kubelet_refuses(
     tmp_path: Path, status: int, body: str, expected: dict[str, Any]
 ) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.kubelet(lambda request: HttpResponse(status, [], body.encode()))
         await w.node()
         await w.pod()
@@ -136,7 +136,7 @@ async def test_what_a_kubelet_refuses(
 
 
 async def test_kubelets_that_cannot_be_reached(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         await w.pod()
         got = await w.ask("GET", LOG)
         assert (got.status, got.json["message"]) == (404, 'nodes "n1" not found')
@@ -168,7 +168,7 @@ async def test_the_kubelets_certificate_is_checked_when_there_is_an_authority(
     async with run():
         from transom.kit import pki
 
-        async with world(tmp_path, ca=pki.make_ca("another").certificate) as w:
+        async with running_api_server(tmp_path, ca=pki.make_ca("another").certificate) as w:
             w.kubelet(lambda request: HttpResponse(200, [], b"line"))
             await w.node()
             await w.pod()
@@ -183,7 +183,7 @@ async def test_the_kubelets_certificate_is_checked_when_there_is_an_authority(
 
 
 async def test_a_log_as_messages_of_a_websocket(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.kubelet(lambda request: HttpResponse(200, [], b"line\n"))
         await w.node()
         await w.pod()

@@ -15,7 +15,7 @@ from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamRespo
 from transom.http.raw import RawConnection
 from transom.http.stream import Stream
 
-from .support import NODE_IP, POD_IP, World, run, world
+from .support import NODE_IP, POD_IP, ApiHarness, run, running_api_server
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -37,7 +37,7 @@ def echo(request: HttpRequest) -> Answer:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_a_request_arrives_as_it_was_sent(tmp_path: Path, method: str) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.network.listen(POD_IP, 80, echo)
         await w.pod()
         body = b"hello" if method != "GET" else b""
@@ -74,7 +74,7 @@ async def test_a_request_arrives_as_it_was_sent(tmp_path: Path, method: str) -> 
 
 
 async def test_head_keeps_the_length(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.network.listen(POD_IP, 80, lambda request: HttpResponse(200, [], bytes(300_000)))
         await w.pod()
         got = await w.ask("HEAD", f"{PODS}/p/proxy/", {"Accept-Encoding": "gzip"})
@@ -82,7 +82,7 @@ async def test_head_keeps_the_length(tmp_path: Path) -> None:
 
 
 async def test_how_names_are_resolved(tmp_path: Path) -> None:
-    async def where(w: World, target: str) -> Any:
+    async def where(w: ApiHarness, target: str) -> Any:
         got = await w.ask("GET", target)
         return (
             got.body.decode()
@@ -90,7 +90,7 @@ async def test_how_names_are_resolved(tmp_path: Path) -> None:
             else (got.status, got.json["message"], got.json.get("reason"))
         )
 
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
 
         def place(name: str) -> Any:
             return lambda request: HttpResponse(200, [], name.encode())
@@ -158,7 +158,7 @@ async def test_how_names_are_resolved(tmp_path: Path) -> None:
 async def test_a_target_that_cannot_be_reached(
     tmp_path: Path, release: str, status: int, reason: str | None
 ) -> None:
-    async with run(), world(tmp_path, release=release) as w:
+    async with run(), running_api_server(tmp_path, release=release) as w:
         await w.pod()
         message = (
             f"error trying to reach service: dial tcp {POD_IP}:81: connect: connection refused"
@@ -169,7 +169,7 @@ async def test_a_target_that_cannot_be_reached(
 
 
 async def test_services_lead_to_pods(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.network.listen(POD_IP, 8080, lambda request: HttpResponse(200, [], b"web"))
         w.network.listen(POD_IP, 9090, lambda request: HttpResponse(200, [], b"metrics"))
         await w.pod()
@@ -229,7 +229,7 @@ async def test_services_lead_to_pods(tmp_path: Path) -> None:
 
 
 async def test_a_bare_proxy_leads_below_itself(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         await w.pod()
         got = await w.ask("GET", f"{PODS}/p/proxy?a=b")
         assert (got.status, got.headers["location"], got.body) == (
@@ -243,7 +243,7 @@ async def test_a_bare_proxy_leads_below_itself(tmp_path: Path) -> None:
 async def test_only_reads_are_redirected_from_a_bare_proxy(
     tmp_path: Path, release: str, proxied: bool
 ) -> None:
-    async with run(), world(tmp_path, release=release) as w:
+    async with run(), running_api_server(tmp_path, release=release) as w:
         w.network.listen(POD_IP, 80, echo)
         await w.pod()
         for method in ("GET", "HEAD"):
@@ -287,7 +287,7 @@ async def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
             "/text": lambda: HttpResponse(200, [(b"Content-Type", b"text/plain")], page),
         }[request.path]()
 
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.network.listen(POD_IP, 80, serve)
         await w.pod()
         base = f"{PODS}/p/proxy"
@@ -336,7 +336,7 @@ async def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
             body_owner = staticmethod(lambda request: "test-user")
 
         tasks: list[asyncio.Task[None]] = []
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.network.listen(POD_IP, 80, Copying())
             await w.pod()
             got = await w.ask("GET", f"{PODS}/p/proxy/down")
@@ -386,7 +386,7 @@ async def test_a_truncated_body_is_an_error(tmp_path: Path) -> None:
             streams_body = staticmethod(lambda path: True)
             body_owner = staticmethod(lambda request: "test-user")
 
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.network.listen(POD_IP, 80, Reading())
             await w.pod()
             peer = await w.peer()
@@ -398,7 +398,7 @@ async def test_a_truncated_body_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_an_early_answer_ends_an_upload(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         await w.pod()
         peer = await w.peer()
         await peer.send("POST", f"{PODS}/p:99/proxy/up", {"Content-Length": "1000000"})
@@ -425,7 +425,7 @@ async def test_upgrades_go_through(tmp_path: Path) -> None:
 
             return UpgradeResponse([(b"Connection", b"Upgrade"), (b"Upgrade", b"shout")], start)
 
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.network.listen(POD_IP, 80, serve)
             await w.pod()
             headers = {"Connection": "Upgrade", "Upgrade": "shout"}

@@ -21,7 +21,7 @@ from transom.kit.streaming.remotecommand import (
     CommandStreams,
 )
 
-from .support import NODE_IP, POD_IP, Peer, World, run, world
+from .support import NODE_IP, POD_IP, ApiHarness, Peer, run, running_api_server
 
 POD = "/api/v1/namespaces/default/pods/p"
 ALL = CommandStreams(stdin=True, stdout=True, stderr=True)
@@ -74,7 +74,7 @@ class Commands:
 
 
 async def upgraded(
-    w: World, target: str, headers: list[tuple[bytes, bytes]], method: str = "POST"
+    w: ApiHarness, target: str, headers: list[tuple[bytes, bytes]], method: str = "POST"
 ) -> tuple[Peer, Any]:
     peer = await w.peer()
     lines: dict[str, str] = {}
@@ -130,7 +130,7 @@ async def test_a_command(tmp_path: Path, wire: str) -> None:
     async with run():
         method, headers, protocol, spoken = WIRES[wire]
         kubelet = Commands()
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(kubelet)
             await w.node()
             await w.pod()
@@ -185,7 +185,7 @@ async def test_a_terminal_is_resized_on_the_newest_wire(tmp_path: Path) -> None:
     async with run():
         _, headers, protocol, _ = WIRES["v5"]
         kubelet = Commands()
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(kubelet)
             await w.node()
             await w.pod()
@@ -234,7 +234,7 @@ async def test_a_client_that_does_not_read_holds_up_the_command(tmp_path: Path, 
                 self.driver.on_behind = behind
                 self.driver.start()
 
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(Flood())
             await w.node()
             await w.pod()
@@ -261,7 +261,7 @@ async def test_a_client_that_does_not_read_holds_up_the_command(tmp_path: Path, 
 
 
 async def test_what_a_kubelet_says_instead_of_an_upgrade_is_for_the_client(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         w.kubelet(
             lambda request: HttpResponse(500, [(b"X-Why", b"1")], b'container not found ("c")')
         )
@@ -278,7 +278,7 @@ async def test_what_a_kubelet_says_instead_of_an_upgrade_is_for_the_client(tmp_p
 
 
 async def test_requests_rejected_before_the_kubelet_is_called(tmp_path: Path) -> None:
-    async with run(), world(tmp_path) as w:
+    async with run(), running_api_server(tmp_path) as w:
         await w.node()
         await w.pod()
         await w.pod("two", containers=("a", "b"))
@@ -342,7 +342,7 @@ class Forwards:
 async def test_ports_are_forwarded(tmp_path: Path, tunnel: bool) -> None:
     async with run():
         kubelet = Forwards()
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(kubelet)
             await w.node()
             await w.pod()
@@ -380,7 +380,7 @@ async def test_ports_are_forwarded(tmp_path: Path, tunnel: bool) -> None:
 async def test_ports_on_channels(tmp_path: Path) -> None:
     async with run():
         kubelet = Forwards()
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(kubelet)
             await w.node()
             await w.pod()
@@ -415,7 +415,7 @@ async def test_a_kubelet_may_send_the_server_to_its_runtime(tmp_path: Path) -> N
                 return commands(request)
             return HttpResponse(302, [(b"Location", where)])
 
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(kubelet)
             await w.node()
             await w.pod()
@@ -449,7 +449,7 @@ async def test_a_client_that_leaves_early_leaves_nothing_open(tmp_path: Path, pa
                 )
             return StreamResponse(200, [], stream)
 
-        async with world(tmp_path) as w:
+        async with running_api_server(tmp_path) as w:
             w.kubelet(kubelet)
             w.network.listen(POD_IP, 80, kubelet)
             await w.node()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.controllers.conftest import Plane, control_plane
+from tests.controllers.conftest import Plane, running_control_plane
 
 from transom.client.resources import (
     NODES,
@@ -124,7 +124,7 @@ class TwoNodes:
 
 @asynccontextmanager
 async def two_nodes(min_available: int, *, cordoned: bool = False) -> AsyncIterator[TwoNodes]:
-    async with asyncio.timeout(60), control_plane(("disruption", "replicaset")) as plane:
+    async with asyncio.timeout(60), running_control_plane(("disruption", "replicaset")) as plane:
         nodes = TwoNodes(plane)
         await nodes.populate(min_available, cordoned=cordoned)
         assert len(await nodes.pods_on("n1")) == len(STAYING) + 2

@@ -23,7 +23,7 @@ from tests.kit.streaming.fake_api import CONTENT, UPLOADS, Api
 from transom.kit.streaming import channels
 
 
-class World:
+class StreamServer:
     def __init__(self, api: Api, config: Path, binary: str) -> None:
         self.api = api
         self.config = config
@@ -55,50 +55,50 @@ NO_KUBECTL = pytest.param("", marks=pytest.mark.skip(reason="no kubectl on this 
     params=kubectl_binaries() or [NO_KUBECTL],
     ids=lambda path: "1.20" if "kubectl-1.20" in path else "kubectl",
 )
-def tool(request: pytest.FixtureRequest, served: Any) -> World:
+def tool(request: pytest.FixtureRequest, served: Any) -> StreamServer:
     served.api.two_hops = False
     served.api.websocket_protocols = channels.REMOTE_COMMAND_WEBSOCKET
     served.api.spoken.clear()
-    return World(served.api, served.kubeconfig, request.param)
+    return StreamServer(served.api, served.kubeconfig, request.param)
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "two-hops"])
-def hops(request: pytest.FixtureRequest, tool: World) -> World:
+def hops(request: pytest.FixtureRequest, tool: StreamServer) -> StreamServer:
     tool.api.two_hops = request.param
     return tool
 
 
-def test_stdin_comes_back_and_ends(hops: World) -> None:
+def test_stdin_comes_back_and_ends(hops: StreamServer) -> None:
     text = bytes(range(256)) * 4096
     assert hops.run("exec", "-i", "p", "--", "cat", stdin=text) == (0, text, b"")
     assert hops.api.spoken[-1] in (channels.V4, channels.V5)
 
 
-def test_a_server_without_version_5_gets_spdy(tool: World) -> None:
+def test_a_server_without_version_5_gets_spdy(tool: StreamServer) -> None:
     """As a kubectl of today meets Kubernetes 1.20."""
     tool.api.websocket_protocols = (channels.V4,)
     assert tool.run("exec", "-i", "p", "--", "cat", stdin=b"hello") == (0, b"hello", b"")
     assert tool.api.spoken == [channels.V4]
 
 
-def test_exit_code_with_both_outputs(hops: World) -> None:
+def test_exit_code_with_both_outputs(hops: StreamServer) -> None:
     code, out, err = hops.run("exec", "p", "--", "fail", "42")
     assert (code, out) == (42, b"out\n")
     assert err.startswith(b"err\n") and b"command terminated with exit code 42" in err
 
 
-def test_an_error_of_the_server_is_shown(tool: World) -> None:
+def test_an_error_of_the_server_is_shown(tool: StreamServer) -> None:
     code, _, err = tool.run("exec", "p", "--", "broken")
     assert code == 1
     assert b"error executing command in container: no such thing" in err
 
 
-def test_much_output(hops: World) -> None:
+def test_much_output(hops: StreamServer) -> None:
     code, out, _ = hops.run("exec", "p", "--", "much", "3000000")
     assert (code, len(out)) == (0, 3000000)
 
 
-def test_terminal_has_a_size_and_a_line(hops: World) -> None:
+def test_terminal_has_a_size_and_a_line(hops: StreamServer) -> None:
     for command, awaited, typed, expected, code in (
         ("size", b"", b"", b"132x43", 7),
         ("line", b"ready> ", b"hello\r", b"got hello", 0),
@@ -120,12 +120,12 @@ def test_terminal_has_a_size_and_a_line(hops: World) -> None:
             os.close(master)
 
 
-def test_attach(hops: World) -> None:
+def test_attach(hops: StreamServer) -> None:
     code, out, _ = hops.run("attach", "p")
     assert (code, out) == (0, b"attached\n")
 
 
-def test_copy_both_ways(hops: World, tmp_path: Path) -> None:
+def test_copy_both_ways(hops: StreamServer, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(CONTENT)
     UPLOADS.clear()
@@ -140,7 +140,7 @@ def test_copy_both_ways(hops: World, tmp_path: Path) -> None:
     assert target.read_bytes() == CONTENT
 
 
-def test_port_forward(hops: World) -> None:
+def test_port_forward(hops: StreamServer) -> None:
     process = hops.popen("port-forward", "p", ":80", ":81")
     try:
         assert process.stdout is not None and process.stderr is not None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.http.fakegrpc import Server
 from tests.kubelet.plugins.driver import _short
-from tests.kubelet.plugins.test_real_sockets import Place
+from tests.kubelet.plugins.test_real_sockets import PluginHarness
 
 from transom.kubelet.dra.claims import ClaimCache
 from transom.kubelet.dra.drivers import DRA
@@ -71,7 +71,7 @@ class DraDriverProgram:
         return {"claims": [{"key": claim["uid"], "value": result} for claim in claims]}
 
 
-class DraPlace(Place):
+class DraHarness(PluginHarness):
     """A node with one pod that uses one claim of the driver."""
 
     def __init__(self, folder: Path, services: list[str]) -> None:
@@ -144,12 +144,12 @@ class DraPlace(Place):
         return [path.rpartition("/")[2] for path, _ in self.program.calls]
 
 
-def play(place: DraPlace, scenario: Callable[[], Awaitable[None]]) -> None:
+def run_with_driver(harness: DraHarness, scenario: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
-        kubelet = place.driver.real("/var/lib/kubelet")
+        kubelet = harness.driver.real("/var/lib/kubelet")
         (kubelet / "plugins/gpu").mkdir(parents=True)
         (kubelet / "plugins_registry").mkdir(parents=True)
-        server = Server(place.program.answer)
+        server = Server(harness.program.answer)
         registration = _short(kubelet / "plugins_registry/gpu-reg.sock")
         async with (
             asyncio.timeout(60),
@@ -157,10 +157,10 @@ def play(place: DraPlace, scenario: Callable[[], Awaitable[None]]) -> None:
             server.listening(registration),
         ):
             tasks = [
-                asyncio.create_task(place.manager.run()),
-                asyncio.create_task(place.claims.run()),
+                asyncio.create_task(harness.manager.run()),
+                asyncio.create_task(harness.claims.run()),
             ]
-            await place.until(lambda: bool(place.program.statuses))
+            await harness.until(lambda: bool(harness.program.statuses))
             await scenario()
             for task in tasks:
                 task.cancel()
@@ -168,7 +168,7 @@ def play(place: DraPlace, scenario: Callable[[], Awaitable[None]]) -> None:
     try:
         asyncio.run(main())
     finally:
-        place.files.close()
+        harness.files.close()
 
 
 @pytest.mark.parametrize(
@@ -182,68 +182,68 @@ def play(place: DraPlace, scenario: Callable[[], Awaitable[None]]) -> None:
 def test_devices_are_prepared_once_and_released_at_the_end(
     tmp_path: Path, services: list[str], called: str
 ) -> None:
-    place = DraPlace(tmp_path, services)
+    harness = DraHarness(tmp_path, services)
 
     async def scenario() -> None:
-        assert place.program.statuses == [{"plugin_registered": True}]
-        pod = place.pod()
-        await place.claims.prepare(pod)
+        assert harness.program.statuses == [{"plugin_registered": True}]
+        pod = harness.pod()
+        await harness.claims.prepare(pod)
         path = f"/k8s.io.kubelet.pkg.apis.dra.{called}.DRAPlugin"
-        assert place.program.calls == [(f"{path}/NodePrepareResources", ["ns/web-gpu/c1"])]
+        assert harness.program.calls == [(f"{path}/NodePrepareResources", ["ns/web-gpu/c1"])]
         both = (f"{NAME}/gpu=gpu-0", f"{NAME}/gpu=gpu-1")
-        devices = [place.claims.cdi_devices(pod, c) for c in pod["spec"]["containers"]]
+        devices = [harness.claims.cdi_devices(pod, c) for c in pod["spec"]["containers"]]
         assert devices == [both, both[1:], ()]
-        listed = [place.claims.claimed_devices(pod, c) for c in pod["spec"]["containers"]]
+        listed = [harness.claims.claimed_devices(pod, c) for c in pod["spec"]["containers"]]
         assert [len(found) for found in listed] == [1, 1, 0]
         assert (listed[1][0]["claim_namespace"], listed[1][0]["claim_name"]) == ("ns", "web-gpu")
         [device] = listed[1][0]["claim_resources"]
         assert (device["driver_name"], device["cdi_devices"]) == (NAME, [{"name": both[1]}])
-        health = [place.claims.resource_health(pod, c) for c in pod["spec"]["containers"][:2]]
+        health = [harness.claims.resource_health(pod, c) for c in pod["spec"]["containers"][:2]]
         unknown = [{"resourceID": one, "health": "Unknown"} for one in both]
         assert health == [
             [{"name": "claim:gpus", "resources": unknown}],
             [{"name": "claim:gpus/small", "resources": unknown[1:]}],
         ]
-        await place.claims.prepare(pod)  # a new sandbox of the same pod
-        assert len(place.program.calls) == 1
-        await place.claims.unprepare("u1")
-        assert place.program.calls[1:] == [(f"{path}/NodeUnprepareResources", ["ns/web-gpu/c1"])]
-        await place.claims.unprepare("u1")
-        assert len(place.program.calls) == 2
-        assert ("PrepareResources", False) in place.observed
-        assert (NAME, f"{path}/NodeUnprepareResources", "OK") in place.observed
+        await harness.claims.prepare(pod)  # a new sandbox of the same pod
+        assert len(harness.program.calls) == 1
+        await harness.claims.unprepare("u1")
+        assert harness.program.calls[1:] == [(f"{path}/NodeUnprepareResources", ["ns/web-gpu/c1"])]
+        await harness.claims.unprepare("u1")
+        assert len(harness.program.calls) == 2
+        assert ("PrepareResources", False) in harness.observed
+        assert (NAME, f"{path}/NodeUnprepareResources", "OK") in harness.observed
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_claim_of_two_pods_is_released_after_the_second(tmp_path: Path) -> None:
-    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
-    place.put_claim(
+    harness = DraHarness(tmp_path, ["v1.DRAPlugin"])
+    harness.put_claim(
         reservedFor=[{"resource": "pods", "name": "web", "uid": uid} for uid in ("u1", "u2")]
     )
 
     async def scenario() -> None:
         for uid in ("u1", "u2"):
-            pod = place.pod(uid)
+            pod = harness.pod(uid)
             pod["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "web-gpu"}]
-            await place.claims.prepare(pod)
-        assert place.methods() == ["NodePrepareResources"]
-        await place.claims.unprepare("u1")
-        assert place.methods() == ["NodePrepareResources"]
-        await place.claims.unprepare("u2")
-        assert place.methods() == ["NodePrepareResources", "NodeUnprepareResources"]
+            await harness.claims.prepare(pod)
+        assert harness.methods() == ["NodePrepareResources"]
+        await harness.claims.unprepare("u1")
+        assert harness.methods() == ["NodePrepareResources"]
+        await harness.claims.unprepare("u2")
+        assert harness.methods() == ["NodePrepareResources", "NodeUnprepareResources"]
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_pod_that_ended_without_the_kubelet_is_released(tmp_path: Path) -> None:
     """The file of an earlier kubelet names its claims and their devices."""
-    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    harness = DraHarness(tmp_path, ["v1.DRAPlugin"])
 
     async def scenario() -> None:
-        pod = place.pod()
-        await place.claims.prepare(pod)
-        saved = json.loads(place.files.read(STATE))
+        pod = harness.pod()
+        await harness.claims.prepare(pod)
+        saved = json.loads(harness.files.read(STATE))
         assert saved["Checksum"] == zlib.crc32(saved["Data"].encode())
         (row,) = json.loads(saved["Data"])["ClaimInfoStateList"]
         assert row["PodUIDs"] == {"u1": {}} and row["ClaimUID"] == "c1"
@@ -251,25 +251,25 @@ def test_a_pod_that_ended_without_the_kubelet_is_released(tmp_path: Path) -> Non
             [f"{NAME}/gpu=gpu-0"],
             [f"{NAME}/gpu=gpu-1"],
         ]
-        fresh = place.new_claims()
+        fresh = harness.new_claims()
         assert fresh.cdi_devices(pod, pod["spec"]["containers"][1]) == (f"{NAME}/gpu=gpu-1",)
         await fresh.drivers.register(NAME, SOCKET, ["v1.DRAPlugin"])
         task = asyncio.create_task(fresh.run())
-        await place.until(lambda: "NodeUnprepareResources" in place.methods())
-        await place.until(lambda: json.loads(place.files.read(STATE))["Data"].endswith("[]}"))
+        await harness.until(lambda: "NodeUnprepareResources" in harness.methods())
+        await harness.until(lambda: json.loads(harness.files.read(STATE))["Data"].endswith("[]}"))
         task.cancel()
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_damaged_state_file_is_refused(tmp_path: Path) -> None:
-    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
-    place.files.mkdir("/var/lib/kubelet")
+    harness = DraHarness(tmp_path, ["v1.DRAPlugin"])
+    harness.files.mkdir("/var/lib/kubelet")
     for text in (b"", b"{", b"[]", b'{"Data":"{}","Checksum":1}', b'{"Data":"5","Checksum":0}'):
-        place.files.write(STATE, text)
+        harness.files.write(STATE, text)
         with pytest.raises(ValueError, match="checkpoint is corrupted"):
-            ClaimCache(place.files, STATE)
-    place.files.close()
+            ClaimCache(harness.files, STATE)
+    harness.files.close()
 
 
 @pytest.mark.parametrize(
@@ -287,44 +287,44 @@ def test_a_damaged_state_file_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_why_devices_cannot_be_prepared(tmp_path: Path, status: Any, error: str, text: str) -> None:
-    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
-    place.put_claim(**status)
-    place.program.skip, place.program.error = error == "skip", error
+    harness = DraHarness(tmp_path, ["v1.DRAPlugin"])
+    harness.put_claim(**status)
+    harness.program.skip, harness.program.error = error == "skip", error
 
     async def scenario() -> None:
         with pytest.raises(ClaimFailure) as caught:
-            await place.claims.prepare(place.pod())
+            await harness.claims.prepare(harness.pod())
         assert str(caught.value) == f"prepare dynamic resources: {text}"
-        assert ("PrepareResources", True) in place.observed
+        assert ("PrepareResources", True) in harness.observed
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_claim_must_be_that_of_the_pod(tmp_path: Path) -> None:
-    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
-    place.put_claim(reservedFor=[{"resource": "pods", "name": "web", "uid": "u2"}])
+    harness = DraHarness(tmp_path, ["v1.DRAPlugin"])
+    harness.put_claim(reservedFor=[{"resource": "pods", "name": "web", "uid": "u2"}])
 
     async def scenario() -> None:
         with pytest.raises(ClaimFailure, match=r"was not created for Pod ns/web \(Pod is not own"):
-            await place.claims.prepare(place.pod("u2"))
-        pod = place.pod()
+            await harness.claims.prepare(harness.pod("u2"))
+        pod = harness.pod()
         pod["status"] = {}
         with pytest.raises(ClaimFailure, match='pod "ns/web": ResourceClaim not created yet'):
-            await place.claims.prepare(pod)
+            await harness.claims.prepare(pod)
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_an_old_claim_with_the_same_name_is_in_the_way(tmp_path: Path) -> None:
-    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    harness = DraHarness(tmp_path, ["v1.DRAPlugin"])
 
     async def scenario() -> None:
-        await place.claims.prepare(place.pod())
-        place.put_claim(uid="c2")
+        await harness.claims.prepare(harness.pod())
+        harness.put_claim(uid="c2")
         with pytest.raises(ClaimFailure, match="old ResourceClaim with same name web-gpu and diff"):
-            await place.claims.prepare(place.pod())
+            await harness.claims.prepare(harness.pod())
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 @pytest.mark.parametrize(
@@ -341,33 +341,33 @@ def test_an_old_claim_with_the_same_name_is_in_the_way(tmp_path: Path) -> None:
 def test_a_driver_without_a_known_service_is_refused(
     tmp_path: Path, services: list[str], text: str
 ) -> None:
-    place = DraPlace(tmp_path, services)
+    harness = DraHarness(tmp_path, services)
 
     async def scenario() -> None:
-        assert place.program.statuses[0] == {
+        assert harness.program.statuses[0] == {
             "error": "RegisterPlugin error -- plugin validation failed with err: invalid supported "
             f"gRPC versions of DRA driver plugin {NAME} at endpoint {SOCKET}: {text}"
         }
         with pytest.raises(ClaimFailure, match=f"DRA driver {NAME} is not registered"):
-            await place.claims.prepare(place.pod())
+            await harness.claims.prepare(harness.pod())
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_slices_are_deleted_at_the_start_and_when_a_driver_stays_away(tmp_path: Path) -> None:
-    place = DraPlace(tmp_path, ["v1.DRAPlugin"])
+    harness = DraHarness(tmp_path, ["v1.DRAPlugin"])
     every = "spec.nodeName=node-1"
 
     async def scenario() -> None:
-        await place.until(lambda: place.deleted == [every])
-        drivers = place.claims.drivers
+        await harness.until(lambda: harness.deleted == [every])
+        drivers = harness.claims.drivers
         await drivers.deregister(NAME, SOCKET)
-        await place.machine.clock.run_for(29)
+        await harness.machine.clock.run_for(29)
         await drivers.register(NAME, SOCKET, ["v1.DRAPlugin"])  # an update
-        await place.machine.clock.run_for(60)
-        assert place.deleted == [every]
+        await harness.machine.clock.run_for(60)
+        assert harness.deleted == [every]
         await drivers.deregister(NAME, SOCKET)
-        await place.machine.clock.run_for(30)
-        await place.until(lambda: place.deleted == [every, f"{every},spec.driver={NAME}"])
+        await harness.machine.clock.run_for(30)
+        await harness.until(lambda: harness.deleted == [every, f"{every},spec.driver={NAME}"])
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.kubelet.small import Node, make_pod, play
+from tests.kubelet.small import Node, make_pod, running_node
 
 from transom.kit.prometheus import Histogram
 from transom.kubelet.container_gc import ContainerGC
@@ -65,7 +65,7 @@ class Evicted:
 
 
 async def test_memory_runs_short_on_linux() -> None:
-    async with play() as node:
+    async with running_node() as node:
         here = Evicted(node)
         await here.add(
             make_pod("modest", container("m", requests={"memory": "2Gi"})),
@@ -108,7 +108,7 @@ async def test_memory_runs_short_on_linux() -> None:
 
 
 async def test_the_condition_outlasts_the_pressure() -> None:
-    async with play() as node:
+    async with running_node() as node:
         here = Evicted(node)
         filler = node.host.account("all")
         filler.set_memory(node.host.memory().total - node.host.memory().working_set)
@@ -123,7 +123,7 @@ async def test_the_condition_outlasts_the_pressure() -> None:
 
 
 async def test_soft_thresholds_have_patience_and_grace() -> None:
-    async with play(
+    async with running_node(
         eviction_soft={"memory.available": "3Gi"},
         eviction_soft_grace_period={"memory.available": "30s"},
         eviction_max_pod_grace_period=25,
@@ -139,7 +139,9 @@ async def test_soft_thresholds_have_patience_and_grace() -> None:
 
 
 async def test_memory_never_runs_short_on_windows_but_disks_do() -> None:
-    async with play(system="windows", enforce_node_allocatable=(), cgroups_per_qos=False) as node:
+    async with running_node(
+        system="windows", enforce_node_allocatable=(), cgroups_per_qos=False
+    ) as node:
         here = Evicted(node)
         await here.add(make_pod("web", container()))
         here.use(app=9 * GIB)
@@ -150,7 +152,7 @@ async def test_memory_never_runs_short_on_windows_but_disks_do() -> None:
 
 
 async def test_disk_space_comes_from_images_first() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.store["old:1"] = Image("sha256:old", ("old:1",), (), 5 * GIB)
         images = ImageGC(node.env)
         images.detect()
@@ -168,7 +170,7 @@ async def test_disk_space_comes_from_images_first() -> None:
         assert node.recorded.take() == [
             ("EvictionThresholdMet", "Attempting to reclaim ephemeral-storage")
         ]
-    async with play() as node:
+    async with running_node() as node:
 
         async def nothing() -> None:
             raise RuntimeError("broken")
@@ -207,7 +209,7 @@ async def test_disk_space_comes_from_images_first() -> None:
 async def test_admission_under_pressure(
     conditions: tuple[str, ...], pod: Object, taken: bool
 ) -> None:
-    async with play() as node:
+    async with running_node() as node:
         here = Evicted(node)
         here.manager._conditions = conditions
         answer = here.manager.admit(
@@ -285,7 +287,7 @@ EMPTY_DIR = "/var/lib/kubelet/pods/uid-web/volumes/kubernetes.io~empty-dir/v/f"
 async def test_limits_of_local_storage(
     spec: Object, written: int, layer: int, message: str
 ) -> None:
-    async with play() as node:
+    async with running_node() as node:
         here = Evicted(node)
         pod = make_pod("web", container())
         pod["spec"] |= spec
@@ -300,7 +302,7 @@ async def test_limits_of_local_storage(
 
 
 async def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -> None:
-    async with play() as node:
+    async with running_node() as node:
         here = Evicted(node)
         rounds: list[float] = []
         observe = EvictionManager.observe
@@ -351,7 +353,7 @@ async def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -
 @pytest.mark.windows("W-RES-08", "W-RES-09", "W-RES-10", "W-RES-11", "W-RES-12", "W-RES-13")
 async def test_committed_memory_runs_short_on_windows_since_1_31() -> None:
     settings = {"enforce_node_allocatable": (), "cgroups_per_qos": False}
-    async with play(system="windows", version="v1.31.0", **settings) as node:
+    async with running_node(system="windows", version="v1.31.0", **settings) as node:
         here = Evicted(node)
         await here.add(make_pod("web", container()))
         assert not await here.round() and not here.manager.memory()
@@ -363,7 +365,7 @@ async def test_committed_memory_runs_short_on_windows_since_1_31() -> None:
 
 async def test_a_hosts_file_that_a_container_fills_counts_as_its_storage() -> None:
     """CVE-2020-8557: a container writes to its /etc/hosts, which is a file of the node."""
-    async with play() as node:
+    async with running_node() as node:
         here = Evicted(node)
         pod = make_pod("filler", container(limits={"ephemeral-storage": "1Mi"}))
         await here.add(pod)

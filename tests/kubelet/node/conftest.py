@@ -144,7 +144,7 @@ class Plane:
 
 
 @pytest.fixture
-def play() -> ContextFactory:
+def control_plane() -> ContextFactory:
     @asynccontextmanager
     async def run() -> AsyncIterator[Plane]:
         plane = Plane()

@@ -16,8 +16,8 @@ NO_NETWORK = RuntimeStatus(
 )
 
 
-async def test_a_linux_node(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_linux_node(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         plane.agent(
             node_labels={"disk": "ssd"},
             register_with_taints=({"key": "a", "value": "b", "effect": "NoSchedule"},),
@@ -126,8 +126,8 @@ async def test_a_linux_node(play: ContextFactory) -> None:
         }
 
 
-async def test_a_windows_node(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_windows_node(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         from .conftest import WINDOWS, FakeHost
 
         plane.host = FakeHost(WINDOWS, Hardware(cpus=2, memory=4 << 30, disk=40 << 30))
@@ -171,9 +171,9 @@ async def test_a_windows_node(play: ContextFactory) -> None:
 
 
 async def test_the_status_is_written_when_it_changes_and_every_five_minutes(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play() as plane:
+    async with control_plane() as plane:
         plane.agent()
         await plane.settle()
         version = (await plane.node())["metadata"]["resourceVersion"]
@@ -196,9 +196,9 @@ async def test_the_status_is_written_when_it_changes_and_every_five_minutes(
 
 
 async def test_quantities_in_another_notation_are_not_a_change(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play() as plane:
+    async with control_plane() as plane:
         plane.host.hardware = Hardware(disk=100 << 30)
         plane.agent()
         await plane.settle()
@@ -211,8 +211,8 @@ async def test_quantities_in_another_notation_are_not_a_change(
         ]
 
 
-async def test_a_network_that_comes_later(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_network_that_comes_later(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         plane.runtime.problem = NO_NETWORK
         plane.agent()
         await plane.settle()
@@ -231,8 +231,10 @@ async def test_a_network_that_comes_later(play: ContextFactory) -> None:
         assert (await plane.events())[-1] == ("NodeReady", "Node n1 status is now: NodeReady")
 
 
-async def test_a_network_that_comes_without_a_change_of_the_node(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_network_that_comes_without_a_change_of_the_node(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane() as plane:
         plane.runtime.problem = NO_NETWORK
         plane.agent()
         await plane.settle(30)
@@ -243,7 +245,7 @@ async def test_a_network_that_comes_without_a_change_of_the_node(play: ContextFa
 
 
 async def test_a_node_that_waits_for_its_network_computes_its_status_at_heartbeats_only(
-    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+    control_plane: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed = 0
     compute = NodeStatus.compute
@@ -253,7 +255,7 @@ async def test_a_node_that_waits_for_its_network_computes_its_status_at_heartbea
         computed += 1
         return compute(status, node)
 
-    async with play() as plane:
+    async with control_plane() as plane:
         plane.runtime.problem = NO_NETWORK
         plane.agent()
         await plane.settle()
@@ -262,8 +264,10 @@ async def test_a_node_that_waits_for_its_network_computes_its_status_at_heartbea
         assert 9 <= computed <= 11
 
 
-async def test_a_heartbeat_reads_the_status_of_the_runtime_once(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_heartbeat_reads_the_status_of_the_runtime_once(
+    control_plane: ContextFactory,
+) -> None:
+    async with control_plane() as plane:
         plane.agent()
         await plane.settle()
         before = plane.runtime.reads
@@ -271,8 +275,8 @@ async def test_a_heartbeat_reads_the_status_of_the_runtime_once(play: ContextFac
         assert 9 <= plane.runtime.reads - before <= 11
 
 
-async def test_a_runtime_that_is_down(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_runtime_that_is_down(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         plane.agent()
         await plane.settle()
         plane.runtime.problem = NO_NETWORK._replace(
@@ -287,7 +291,7 @@ async def test_a_runtime_that_is_down(play: ContextFactory) -> None:
         assert "NodeNotReady" in dict(await plane.events())
 
 
-async def test_pressure(play: ContextFactory) -> None:
+async def test_pressure(control_plane: ContextFactory) -> None:
     class Short:
         def memory(self) -> bool:
             return True
@@ -298,7 +302,7 @@ async def test_pressure(play: ContextFactory) -> None:
         def pid(self) -> bool:
             return False
 
-    async with play() as plane:
+    async with control_plane() as plane:
         agent = plane.agent()
         await plane.settle()
         agent.set_pressures(Short())
@@ -312,9 +316,9 @@ async def test_pressure(play: ContextFactory) -> None:
 
 
 async def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_the_others(
-    play: ContextFactory,
+    control_plane: ContextFactory,
 ) -> None:
-    async with play() as plane:
+    async with control_plane() as plane:
         plane.agent()
         await plane.settle()
         await plane.stop()
@@ -350,8 +354,8 @@ async def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_th
         assert recorded["NodeNotSchedulable"] == "Node n1 status is now: NodeNotSchedulable"
 
 
-async def test_a_deleted_node_does_not_come_back(play: ContextFactory) -> None:
-    async with play() as plane:
+async def test_a_deleted_node_does_not_come_back(control_plane: ContextFactory) -> None:
+    async with control_plane() as plane:
         agent = plane.agent()
         await plane.settle()
         await plane.client.delete(NODES, "", "n1")

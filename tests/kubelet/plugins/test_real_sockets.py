@@ -77,7 +77,7 @@ class Writable:
         return made
 
 
-class Place:
+class PluginHarness:
     def __init__(self, folder: Path, **driver: Any) -> None:
         self.machine = Machine()
         self.folder = folder
@@ -156,26 +156,26 @@ class Place:
         )
 
 
-def play(place: Place, scenario: Callable[[], Awaitable[None]]) -> None:
+def run_with_driver(harness: PluginHarness, scenario: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(30), place.driver.serving():
-            task = asyncio.create_task(place.manager.run())
-            await place.until(lambda: bool(place.driver.statuses))
+        async with asyncio.timeout(30), harness.driver.serving():
+            task = asyncio.create_task(harness.manager.run())
+            await harness.until(lambda: bool(harness.driver.statuses))
             await scenario()
             task.cancel()
 
     try:
         asyncio.run(main())
     finally:
-        place.files.close()
+        harness.files.close()
 
 
 def test_a_driver_registers_and_goes(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    harness = PluginHarness(tmp_path)
 
     async def scenario() -> None:
-        assert place.driver.statuses == [{"plugin_registered": True}]
-        node = place.object("nodes", "node-1")["metadata"]
+        assert harness.driver.statuses == [{"plugin_registered": True}]
+        node = harness.object("nodes", "node-1")["metadata"]
         assert json.loads(node["annotations"]["csi.volume.kubernetes.io/nodeid"]) == {NAME: "id-1"}
         assert node["labels"] == {"example.com/zone": "a"}
         row = {
@@ -184,17 +184,17 @@ def test_a_driver_registers_and_goes(tmp_path: Path) -> None:
             "topologyKeys": ["example.com/zone"],
             "allocatable": {"count": 7},
         }
-        assert place.object("csinodes", "node-1")["spec"]["drivers"] == [row]
+        assert harness.object("csinodes", "node-1")["spec"]["drivers"] == [row]
         (tmp_path / "var/lib/kubelet/plugins_registry/d-reg.sock").rename(tmp_path / "away")
-        await place.until(lambda: not place.object("csinodes", "node-1")["spec"]["drivers"])
+        await harness.until(lambda: not harness.object("csinodes", "node-1")["spec"]["drivers"])
         assert (
             "csi.volume.kubernetes.io/nodeid"
-            not in place.object("nodes", "node-1")["metadata"]["annotations"]
+            not in harness.object("nodes", "node-1")["metadata"]["annotations"]
         )
-        assert place.drivers.find(NAME) is None
+        assert harness.drivers.find(NAME) is None
         (tmp_path / "away").rename(tmp_path / "var/lib/kubelet/plugins_registry/d-reg.sock")
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 @pytest.mark.parametrize(
@@ -220,43 +220,43 @@ def test_a_driver_registers_and_goes(tmp_path: Path) -> None:
 def test_a_driver_that_is_refused_hears_why(
     tmp_path: Path, info: Any, failures: Any, text: str
 ) -> None:
-    place = Place(tmp_path)
-    place.driver.info |= info
-    place.driver.failures = failures
+    harness = PluginHarness(tmp_path)
+    harness.driver.info |= info
+    harness.driver.failures = failures
 
     async def scenario() -> None:
-        first = place.driver.statuses[0]
+        first = harness.driver.statuses[0]
         assert text in first["error"] and not first.get("plugin_registered")
         assert (
-            place.object("csinodes", "node-1")["spec"]["drivers"] == []
-            and place.drivers.find(NAME) is None
+            harness.object("csinodes", "node-1")["spec"]["drivers"] == []
+            and harness.drivers.find(NAME) is None
         )
         # it is asked again, later and later
-        await place.until(lambda: len(place.driver.statuses) > 1)
+        await harness.until(lambda: len(harness.driver.statuses) > 1)
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_volume_is_staged_once_and_published_to_each_pod(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    harness = PluginHarness(tmp_path)
 
     async def scenario() -> None:
-        wanted = place.claim()
+        wanted = harness.claim()
         other = {**wanted, "metadata": {**wanted["metadata"], "uid": "other", "name": "other"}}
         for one in (wanted, other):
-            await place.volumes.mount(one)
-        path = place.volumes.of("other")["v"].path
+            await harness.volumes.mount(one)
+        path = harness.volumes.of("other")["v"].path
         assert path == "/var/lib/kubelet/pods/other/volumes/kubernetes.io~csi/pv1/mount"
-        place.files.write(path + "/f", b"x")
+        harness.files.write(path + "/f", b"x")
         assert (tmp_path / "disks/disk-1/f").read_bytes() == b"x"
         steps = "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"
-        assert place.driver.requested(*steps) == [
+        assert harness.driver.requested(*steps) == [
             "NodeStageVolume",
             "NodePublishVolume",
             "NodePublishVolume",
         ]
         request = next(
-            request for method, request in place.driver.calls if method == "NodePublishVolume"
+            request for method, request in harness.driver.calls if method == "NodePublishVolume"
         )
         assert (
             request["publish_context"] == {"lun": "3"}
@@ -270,46 +270,46 @@ def test_a_volume_is_staged_once_and_published_to_each_pod(tmp_path: Path) -> No
             "mount": {"fs_type": "ext4"},
             "access_mode": {"mode": 1},
         }
-        assert list(place.volumes.in_use()) == [UNIQUE]
-        place.driver.calls.clear()
-        await place.volumes.unmount(wanted["metadata"]["uid"])
-        assert place.driver.requested(*steps) == ["NodeUnpublishVolume"]
-        await place.volumes.unmount("other")
-        assert place.driver.requested(*steps) == [
+        assert list(harness.volumes.in_use()) == [UNIQUE]
+        harness.driver.calls.clear()
+        await harness.volumes.unmount(wanted["metadata"]["uid"])
+        assert harness.driver.requested(*steps) == ["NodeUnpublishVolume"]
+        await harness.volumes.unmount("other")
+        assert harness.driver.requested(*steps) == [
             "NodeUnpublishVolume",
             "NodeUnpublishVolume",
             "NodeUnstageVolume",
         ]
         assert (
-            list(place.volumes.in_use()) == []
+            list(harness.volumes.in_use()) == []
             and (tmp_path / "disks/disk-1/f").read_bytes() == b"x"
         )
-        assert place.files.listdir("/var/lib/kubelet/pods") == []
+        assert harness.files.listdir("/var/lib/kubelet/pods") == []
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_what_a_driver_does_not_let_go_of_is_not_removed(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    harness = PluginHarness(tmp_path)
 
     async def scenario() -> None:
-        wanted = place.claim()
+        wanted = harness.claim()
         uid = wanted["metadata"]["uid"]
-        await place.volumes.mount(wanted)
-        place.files.write(place.volumes.of(uid)["v"].path + "/f", b"x")
-        place.drivers.remove(NAME)
+        await harness.volumes.mount(wanted)
+        harness.files.write(harness.volumes.of(uid)["v"].path + "/f", b"x")
+        harness.drivers.remove(NAME)
         with pytest.raises(
             VolumeFailure,
             match=f"driver name {NAME} not found in the list of registered CSI drivers",
         ):
-            await place.volumes.unmount(uid)
-        assert (tmp_path / "disks/disk-1/f").exists() and place.volumes.mounted(uid)
+            await harness.volumes.unmount(uid)
+        assert (tmp_path / "disks/disk-1/f").exists() and harness.volumes.mounted(uid)
         # A kubelet that knows nothing of it finds its notes.
         restarted = CsiDriverRegistry()
-        place.volumes = VolumeManager(place.machine.env, place.machine.objects, restarted)
-        assert list(place.volumes.in_use()) == [UNIQUE]
+        harness.volumes = VolumeManager(harness.machine.env, harness.machine.objects, restarted)
+        assert list(harness.volumes.in_use()) == [UNIQUE]
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 @pytest.mark.parametrize(
@@ -317,15 +317,15 @@ def test_what_a_driver_does_not_let_go_of_is_not_removed(tmp_path: Path) -> None
 )
 def test_a_driver_that_cannot_publish(tmp_path: Path, failure: tuple[str, str], kept: bool) -> None:
     """Notes stay where the driver may still be at it."""
-    place = Place(tmp_path)
-    place.driver.failures = {"NodePublishVolume": failure}
+    harness = PluginHarness(tmp_path)
+    harness.driver.failures = {"NodePublishVolume": failure}
 
     async def scenario() -> None:
-        wanted = place.claim()
-        task = asyncio.create_task(place.volumes.mount(wanted))
-        await place.until(lambda: bool(place.machine.events.recorded))
+        wanted = harness.claim()
+        task = asyncio.create_task(harness.volumes.mount(wanted))
+        await harness.until(lambda: bool(harness.machine.events.recorded))
         task.cancel()
-        assert place.machine.events.recorded[0] == (
+        assert harness.machine.events.recorded[0] == (
             "FailedMount",
             (
                 f'MountVolume.SetUp failed for volume "pv1" : rpc error: code = {failure[0]} '
@@ -334,28 +334,28 @@ def test_a_driver_that_cannot_publish(tmp_path: Path, failure: tuple[str, str], 
         )
         uid = wanted["metadata"]["uid"]
         assert (
-            place.files.exists(
+            harness.files.exists(
                 f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/pv1/vol_data.json"
             )
             is kept
         )
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_driver_says_how_full_its_volume_is(tmp_path: Path) -> None:
-    place = Place(tmp_path, capabilities=(1, 2, 3))
-    place.driver.usage = [
+    harness = PluginHarness(tmp_path, capabilities=(1, 2, 3))
+    harness.driver.usage = [
         {"available": 70, "total": 100, "used": 30, "unit": 1},
         {"available": 8, "total": 10, "used": 2, "unit": 2},
     ]
 
     async def scenario() -> None:
-        wanted = place.claim()
+        wanted = harness.claim()
         uid = wanted["metadata"]["uid"]
-        await place.volumes.mount(wanted)
-        await place.volumes.measure()
-        _, (row,) = pod_volumes(place.machine.env, wanted, uid, 0.0, place.volumes.of)
+        await harness.volumes.mount(wanted)
+        await harness.volumes.measure()
+        _, (row,) = pod_volumes(harness.machine.env, wanted, uid, 0.0, harness.volumes.of)
         assert {key: value for key, value in row.items() if key != "time"} == {
             "availableBytes": 70,
             "capacityBytes": 100,
@@ -367,39 +367,39 @@ def test_a_driver_says_how_full_its_volume_is(tmp_path: Path) -> None:
             "pvcRef": {"name": "data", "namespace": "ns"},
         }
         request = next(
-            request for method, request in place.driver.calls if method == "NodeGetVolumeStats"
+            request for method, request in harness.driver.calls if method == "NodeGetVolumeStats"
         )
-        assert request == {"volume_id": "disk-1", "volume_path": place.volumes.of(uid)["v"].path}
-        await place.volumes.measure()
-        assert len(place.driver.requested("NodeGetVolumeStats")) == 1  # not at every question
-        await place.machine.clock.run_for(60)
-        place.driver.failures = {"NodeGetVolumeStats": ("Internal", "no")}
-        await place.volumes.measure()
-        assert pod_volumes(place.machine.env, wanted, uid, 0.0, place.volumes.of)[1] == []
+        assert request == {"volume_id": "disk-1", "volume_path": harness.volumes.of(uid)["v"].path}
+        await harness.volumes.measure()
+        assert len(harness.driver.requested("NodeGetVolumeStats")) == 1  # not at every question
+        await harness.machine.clock.run_for(60)
+        harness.driver.failures = {"NodeGetVolumeStats": ("Internal", "no")}
+        await harness.volumes.measure()
+        assert pod_volumes(harness.machine.env, wanted, uid, 0.0, harness.volumes.of)[1] == []
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_driver_that_cannot_say_how_full_a_volume_is_is_not_asked(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    harness = PluginHarness(tmp_path)
 
     async def scenario() -> None:
-        wanted = place.claim()
-        await place.volumes.mount(wanted)
-        await place.volumes.measure()
+        wanted = harness.claim()
+        await harness.volumes.mount(wanted)
+        await harness.volumes.measure()
         assert pod_volumes(
-            place.machine.env, wanted, wanted["metadata"]["uid"], 0.0, place.volumes.of
+            harness.machine.env, wanted, wanted["metadata"]["uid"], 0.0, harness.volumes.of
         ) == ([], [])
-        assert place.driver.requested("NodeGetVolumeStats") == []
+        assert harness.driver.requested("NodeGetVolumeStats") == []
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_driver_gets_tokens_of_the_pods_account(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    harness = PluginHarness(tmp_path)
 
     async def scenario() -> None:
-        wanted = place.claim()
+        wanted = harness.claim()
         requested: list[Object] = []
 
         async def create_subresource(
@@ -413,14 +413,14 @@ def test_a_driver_gets_tokens_of_the_pods_account(tmp_path: Path) -> None:
             }
             return {"spec": {"expirationSeconds": 3600}, "status": status}
 
-        place.machine.env.client.create_subresource = create_subresource  # type: ignore[method-assign, assignment]
-        place.object("csidrivers", NAME)["spec"].update(
+        harness.machine.env.client.create_subresource = create_subresource  # type: ignore[method-assign, assignment]
+        harness.object("csidrivers", NAME)["spec"].update(
             tokenRequests=[{"audience": "vault", "expirationSeconds": 3600}, {"audience": ""}],
             requiresRepublish=True,
         )
-        await place.volumes.mount(wanted)
+        await harness.volumes.mount(wanted)
         request = next(
-            request for method, request in place.driver.calls if method == "NodePublishVolume"
+            request for method, request in harness.driver.calls if method == "NodePublishVolume"
         )
         end = "2030-01-01T00:00:00Z"
         assert json.loads(
@@ -433,26 +433,26 @@ def test_a_driver_gets_tokens_of_the_pods_account(tmp_path: Path) -> None:
             (["vault"], "Pod"),
             ([], "Pod"),
         ]
-        await place.volumes.mount(wanted)
-        assert len(place.driver.requested("NodePublishVolume")) == 2  # it wants to be asked again
+        await harness.volumes.mount(wanted)
+        assert len(harness.driver.requested("NodePublishVolume")) == 2  # it wants to be asked again
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_raw_block_volume_is_published_as_a_device(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    harness = PluginHarness(tmp_path)
 
     async def scenario() -> None:
-        wanted = place.claim()
-        place.object("persistentvolumes", "pv1")["spec"]["volumeMode"] = "Block"
-        place.object("persistentvolumeclaims", "data", "ns")["spec"]["volumeMode"] = "Block"
+        wanted = harness.claim()
+        harness.object("persistentvolumes", "pv1")["spec"]["volumeMode"] = "Block"
+        harness.object("persistentvolumeclaims", "data", "ns")["spec"]["volumeMode"] = "Block"
         container = wanted["spec"]["containers"][0]
         del container["volumeMounts"]
         container["volumeDevices"] = [{"name": "v", "devicePath": "/dev/xvda"}]
         uid = wanted["metadata"]["uid"]
-        await place.volumes.mount(wanted)
+        await harness.volumes.mount(wanted)
         top = "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices"
-        by_method = dict(place.driver.calls)
+        by_method = dict(harness.driver.calls)
         assert by_method["NodeStageVolume"]["staging_target_path"] == f"{top}/staging/pv1"
         assert by_method["NodeStageVolume"]["volume_capability"] == {
             "block": {},
@@ -461,42 +461,44 @@ def test_a_raw_block_volume_is_published_as_a_device(tmp_path: Path) -> None:
         assert by_method["NodePublishVolume"]["target_path"] == f"{top}/publish/pv1/{uid}"
         assert by_method["NodePublishVolume"]["staging_target_path"] == f"{top}/staging/pv1"
         link = f"/var/lib/kubelet/pods/{uid}/volumeDevices/kubernetes.io~csi/pv1"
-        assert place.volumes.of(uid)["v"].path == link
-        assert place.files.readlink(link) == f"{top}/publish/pv1/{uid}"
-        place.driver.calls.clear()
-        await place.volumes.unmount(uid)
-        assert place.driver.requested("NodeUnpublishVolume", "NodeUnstageVolume") == [
+        assert harness.volumes.of(uid)["v"].path == link
+        assert harness.files.readlink(link) == f"{top}/publish/pv1/{uid}"
+        harness.driver.calls.clear()
+        await harness.volumes.unmount(uid)
+        assert harness.driver.requested("NodeUnpublishVolume", "NodeUnstageVolume") == [
             "NodeUnpublishVolume",
             "NodeUnstageVolume",
         ]
-        assert place.files.listdir(f"{top}/staging") == place.files.listdir(f"{top}/publish") == []
+        assert (
+            harness.files.listdir(f"{top}/staging") == harness.files.listdir(f"{top}/publish") == []
+        )
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_a_volume_that_has_grown(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    harness = PluginHarness(tmp_path)
 
     async def scenario() -> None:
-        wanted = place.claim()
-        await place.volumes.mount(wanted)
-        assert "NodeExpandVolume" not in place.driver.requested()
-        place.claim(size="2Gi")
-        await place.volumes.mount(wanted)
+        wanted = harness.claim()
+        await harness.volumes.mount(wanted)
+        assert "NodeExpandVolume" not in harness.driver.requested()
+        harness.claim(size="2Gi")
+        await harness.volumes.mount(wanted)
         request = next(
-            request for method, request in place.driver.calls if method == "NodeExpandVolume"
+            request for method, request in harness.driver.calls if method == "NodeExpandVolume"
         )
         assert request["capacity_range"] == {"required_bytes": 2 << 30}
-        assert place.object("persistentvolumeclaims", "data", "ns")["status"]["capacity"] == {
+        assert harness.object("persistentvolumeclaims", "data", "ns")["status"]["capacity"] == {
             "storage": "2Gi"
         }
-        assert [reason for reason, _ in place.machine.events.recorded] == [
+        assert [reason for reason, _ in harness.machine.events.recorded] == [
             "FileSystemResizeSuccessful"
         ] * 2
-        await place.volumes.mount(wanted)
-        assert len(place.driver.requested("NodeExpandVolume")) == 1
+        await harness.volumes.mount(wanted)
+        assert len(harness.driver.requested("NodeExpandVolume")) == 1
 
-    play(place, scenario)
+    run_with_driver(harness, scenario)
 
 
 def test_what_pods_put_into_the_registry_is_looked_at_within_bounds(
@@ -505,7 +507,7 @@ def test_what_pods_put_into_the_registry_is_looked_at_within_bounds(
     """A pod with a hostPath there can make any number of files, directories of any depth, and links
     to anywhere.
     """
-    place = Place(tmp_path / "node")
+    harness = PluginHarness(tmp_path / "node")
     registry = tmp_path / "node/var/lib/kubelet/plugins_registry"
     registry.mkdir(parents=True)
     (tmp_path / "outside").mkdir()
@@ -517,7 +519,7 @@ def test_what_pods_put_into_the_registry_is_looked_at_within_bounds(
         (registry / "folder").symlink_to(tmp_path / "outside")
         (registry / "link.sock").symlink_to(tmp_path / "outside/reg.sock")
         (registry / "round").symlink_to(".")
-        assert [path for path, _ in place.manager._sockets()] == [
+        assert [path for path, _ in harness.manager._sockets()] == [
             "/var/lib/kubelet/plugins_registry/own.sock"
         ]
     here = os.open(registry, os.O_RDONLY)
@@ -530,28 +532,28 @@ def test_what_pods_put_into_the_registry_is_looked_at_within_bounds(
     for number in range(3000):
         (registry / f"f{number}").touch()
     begin = time.process_time()
-    place.manager._sockets()
+    harness.manager._sockets()
     assert time.process_time() - begin < 2
-    place.files.remove("/var", recursive=True)
-    place.files.close()
+    harness.files.remove("/var", recursive=True)
+    harness.files.close()
 
 
 def test_an_endpoint_is_one_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plugin may name any path as its endpoint; it is looked up in the node's folder."""
-    place = Place(tmp_path / "node")
+    harness = PluginHarness(tmp_path / "node")
     with socket.socket(socket.AF_UNIX) as outside:
         monkeypatch.chdir(tmp_path)
         outside.bind("outside.sock")
         outside.listen()
         outside.setblocking(False)
-        place.files.symlink(str(tmp_path / "outside.sock"), "/link.sock")
+        harness.files.symlink(str(tmp_path / "outside.sock"), "/link.sock")
         for path in (
             str(tmp_path / "outside.sock"),
             "/link.sock",
             "/../../../../" + str(tmp_path / "outside.sock"),
         ):
             with pytest.raises(RpcError, match="no such file or directory"):
-                asyncio.run(PluginEndpoint(place.files, path).call("/csi.v1.Node/NodeGetInfo"))
+                asyncio.run(PluginEndpoint(harness.files, path).call("/csi.v1.Node/NodeGetInfo"))
         with pytest.raises(BlockingIOError):
             outside.accept()
-    place.files.close()
+    harness.files.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hpack import Decoder
-from tests.kubelet.small import Node, play
+from tests.kubelet.small import Node, running_node
 
 from transom.kubelet.prober.handlers import ProbeOutcome, ProbeTarget, make_probe_handler
 
@@ -82,7 +82,7 @@ class Server:
 async def outcome(
     greeting: bytes, answer: bytes | None, service: str = "", listening: bool = True
 ) -> tuple[ProbeOutcome, bytes]:
-    async with play(version="v1.27.0") as node:
+    async with running_node(version="v1.27.0") as node:
         server = Server(node, greeting, answer) if listening else None
         probe = {"grpc": {"port": 9090, "service": service}, "timeoutSeconds": 2}
         task = asyncio.ensure_future(

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from tests.kubelet.small import Node, play
+from tests.kubelet.small import Node, running_node
 
 from transom.kubelet.prober.handlers import (
     ProbeError,
@@ -88,13 +88,13 @@ def http(node: Node, path: str = "/", **action: Any) -> Any:
     ],
 )
 async def test_http_status(status: int, outcome: ProbeOutcome) -> None:
-    async with play() as node:
+    async with running_node() as node:
         Server(node, answer(status, b"ok" if status not in (204, 304) else b""))
         assert await http(node) == outcome
 
 
 async def test_http_request() -> None:
-    async with play() as node:
+    async with running_node() as node:
         server = Server(node, answer(200))
         await http(
             node,
@@ -142,7 +142,7 @@ async def test_http_redirects_stay_on_the_host() -> None:
         )
 
     for each in (scenario, elsewhere, forever, nowhere):
-        async with play() as made:
+        async with running_node() as made:
             await each(made)
 
 
@@ -200,25 +200,25 @@ async def test_http_failures() -> None:
         )
 
     for each in (refused, no_route, silent, lost_packets, hung_up, no_http, half_a_body, no_tls):
-        async with play() as made:
+        async with running_node() as made:
             await each(made)
 
 
 async def test_a_long_body_is_cut() -> None:
-    async with play() as node:
+    async with running_node() as node:
         Server(node, answer(200, b"x" * 50_000))
         assert len((await http(node)).output) == 10240
 
 
 async def test_loopback_is_the_node() -> None:
-    async with play() as node:
+    async with running_node() as node:
         server = Server(node, answer(200), address="10.0.0.1", port=10257)
         assert await http(node, "/healthz", host="127.0.0.1", port=10257) == ProbeOutcome("success")
         assert b"Host: 127.0.0.1:10257" in server.requests[0]
 
 
 async def test_tcp() -> None:
-    async with play() as node:
+    async with running_node() as node:
         probe = {"tcpSocket": {"port": 80}, "timeoutSeconds": 1}
         node.net.hold("10.244.1.5")
         assert await run(node, probe) == ProbeOutcome(
@@ -245,7 +245,7 @@ async def test_tcp() -> None:
     ],
 )
 async def test_ports_that_are_none(port: int | str, problem: str) -> None:
-    async with play() as node:
+    async with running_node() as node:
         for field in ("tcpSocket", "httpGet"):
             with pytest.raises(ProbeError) as error:
                 await run(node, {field: {"port": port}})
@@ -255,7 +255,7 @@ async def test_ports_that_are_none(port: int | str, problem: str) -> None:
 async def test_exec() -> None:
     probe = {"exec": {"command": ["cat", "$(A)", "$(B)"]}, "timeoutSeconds": 3}
 
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [
             ExecResult(b"fine", b"", 0),
             ExecResult(b"out", b"err", 2),
@@ -272,7 +272,7 @@ async def test_exec() -> None:
             ProbeError, match="rpc error: code = Unknown desc = container is not running"
         ):
             await run(node, probe)
-    async with play(version="v1.24.0") as node:
+    async with running_node(version="v1.24.0") as node:
         node.runtime.commands = [RuntimeFailure("DeadlineExceeded", "late")]
         assert await run(node, probe) == ProbeOutcome("failure", 'command "cat x $(B)" timed out')
 
@@ -284,7 +284,7 @@ async def test_probe_failures_on_windows_have_the_texts_of_windows() -> None:
     )
     get = 'Get "http://10.244.1.5:80/": '
 
-    async with play(system="windows") as node:
+    async with running_node(system="windows") as node:
         assert await http(node) == ProbeOutcome(
             "failure",
             get

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kubelet.small import Node, make_pod, play
+from tests.kubelet.small import Node, make_pod, running_node
 
 from transom.kubelet.prober import ProbeManager
 from transom.machinery.objects import Object
@@ -55,7 +55,7 @@ class Watched:
 
 
 async def test_readiness_begins_as_a_failure_and_follows_the_probes() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [GOOD]
         web = Watched(node, readinessProbe=probe())
         assert web.prober.readiness("nobody") is None
@@ -81,7 +81,7 @@ async def test_readiness_begins_as_a_failure_and_follows_the_probes() -> None:
 
 
 async def test_success_threshold_and_initial_delay() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [GOOD]
         web = Watched(node, readinessProbe=probe(successThreshold=3, initialDelaySeconds=25))
         await web.start()
@@ -96,7 +96,7 @@ async def test_success_threshold_and_initial_delay() -> None:
 
 
 async def test_liveness_is_held_after_its_failure_until_there_is_another_container() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [BAD]
         web = Watched(node, livenessProbe=probe())
         await web.start()
@@ -113,7 +113,7 @@ async def test_liveness_is_held_after_its_failure_until_there_is_another_contain
 
 
 async def test_startup_holds_the_others_back() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [BAD]
         web = Watched(
             node,
@@ -137,7 +137,7 @@ async def test_startup_holds_the_others_back() -> None:
         assert len(node.runtime.calls) - before == 20
         await web.restart()
         assert web.prober.startup(web.id) is None and web.prober.readiness(web.id) is False
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [BAD]
         web = Watched(node, startupProbe=probe(failureThreshold=2))
         await web.start()
@@ -146,7 +146,7 @@ async def test_startup_holds_the_others_back() -> None:
 
 
 async def test_an_ended_container_is_not_probed() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [GOOD]
         web = Watched(node, readinessProbe=probe())
         await web.start()
@@ -160,7 +160,7 @@ async def test_an_ended_container_is_not_probed() -> None:
 
 
 async def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_count() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [GOOD, RuntimeFailure("Unknown", "gone")]
         web = Watched(node, readinessProbe=probe())
         await web.start()
@@ -172,7 +172,7 @@ async def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_cou
 
 
 async def test_a_terminating_pod_is_not_probed() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [BAD]
         web = Watched(node, startupProbe=probe(), livenessProbe=probe())
         web.pod["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"
@@ -187,7 +187,7 @@ async def test_a_terminating_pod_is_not_probed() -> None:
 
 @pytest.mark.parametrize(("version", "at_once"), [("v1.20.15", False), ("v1.24.0", True)])
 async def test_probes_are_spread_over_their_period(version: str, at_once: bool) -> None:
-    async with play(version=version) as node:
+    async with running_node(version=version) as node:
         node.runtime.commands = [GOOD]
         manager = ProbeManager(node.env, lambda uid: None)
         await node.clock.run_for(60)
@@ -204,7 +204,7 @@ async def test_probes_are_spread_over_their_period(version: str, at_once: bool) 
 
 
 async def test_counts_for_the_metric() -> None:
-    async with play() as node:
+    async with running_node() as node:
         node.runtime.commands = [BAD, GOOD]
         web = Watched(node, readinessProbe=probe())
         await web.start()

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.kubelet.world import ADMIN, LOG, World
+from tests.kubelet.server_harness import ADMIN, LOG, ServerHarness
 
 from transom.http.messages import HttpRequest, StreamResponse
 from transom.kubelet.server.container_logs import choose_log_container
@@ -64,32 +64,32 @@ def test_why_there_is_none(found: dict[str, Any], previous: bool, why: str) -> N
 
 
 def test_over_http() -> None:
-    world = World()
-    world.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
+    harness = ServerHarness()
+    harness.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
     at = "/containerLogs/ns/p/c"
-    assert world.text(at) == (200, "one\ntwo\n")
-    assert world.text(f"{at}?tailLines=1&timestamps=true") == (
+    assert harness.text(at) == (200, "one\ntwo\n")
+    assert harness.text(f"{at}?tailLines=1&timestamps=true") == (
         200,
         "2020-01-02T03:04:02.000000000Z two\n",
     )
-    assert world.text(f"{at}?sinceTime=2020-01-02T03:04:02Z") == (200, "two\n")
-    assert world.text(f"{at}?sinceSeconds=4") == (200, "one\ntwo\n")
-    assert world.text(f"{at}?sinceSeconds=3") == (200, "two\n")
-    assert world.text(f"{at}?tail=all&limitBytes=2") == (200, "on")
-    assert world.text(f"{at}?tailLines=x") == (400, '{"message": "Unable to decode query."}')
-    assert world.text(f"{at}?tailLines=-1") == (422, '{"message": "Invalid request."}')
-    assert world.text(f"{at}?previous=true") == (
+    assert harness.text(f"{at}?sinceTime=2020-01-02T03:04:02Z") == (200, "two\n")
+    assert harness.text(f"{at}?sinceSeconds=4") == (200, "one\ntwo\n")
+    assert harness.text(f"{at}?sinceSeconds=3") == (200, "two\n")
+    assert harness.text(f"{at}?tail=all&limitBytes=2") == (200, "on")
+    assert harness.text(f"{at}?tailLines=x") == (400, '{"message": "Unable to decode query."}')
+    assert harness.text(f"{at}?tailLines=-1") == (422, '{"message": "Invalid request."}')
+    assert harness.text(f"{at}?previous=true") == (
         400,
         'previous terminated container "c" in pod "p" not found',
     )
-    assert world.text("/containerLogs/ns/x/c") == (404, 'pod "x" does not exist')
-    assert world.text("/containerLogs/ns/p/x") == (404, 'container "x" not found in pod "p"')
-    assert world.text(at, method="POST") == (405, "405: Method Not Allowed")
-    world.files.remove(LOG)
+    assert harness.text("/containerLogs/ns/x/c") == (404, 'pod "x" does not exist')
+    assert harness.text("/containerLogs/ns/p/x") == (404, 'container "x" not found in pod "p"')
+    assert harness.text(at, method="POST") == (405, "405: Method Not Allowed")
+    harness.files.remove(LOG)
     gone = (
         f'failed to try resolving symlinks in path "{LOG}": lstat {LOG}: no such file or directory'
     )
-    assert world.text(at) == (400, gone)
+    assert harness.text(at) == (400, gone)
 
 
 class Sink:
@@ -109,10 +109,10 @@ class Sink:
         self.closed.set()
 
 
-async def follow(world: World, query: str = "") -> Sink:
+async def follow(harness: ServerHarness, query: str = "") -> Sink:
     target = f"/containerLogs/ns/p/c?follow=true{query}"
     request = HttpRequest("GET", target.encode(), "/containerLogs/ns/p/c", {}, peer=ADMIN)
-    answer = await world.server.handler(request)
+    answer = await harness.server.handler(request)
     assert isinstance(answer, StreamResponse)
     sink = Sink()
     answer.start(sink)  # type: ignore[arg-type]
@@ -126,32 +126,32 @@ async def turn() -> None:
 
 
 async def test_following_to_the_end_of_the_container() -> None:
-    world = World()
-    world.write_log(LINE.format(1, "one"))
-    sink = await follow(world)
+    harness = ServerHarness()
+    harness.write_log(LINE.format(1, "one"))
+    sink = await follow(harness)
     assert sink.data == b"one\n"
-    world.write_log(LINE.format(2, "two"))
+    harness.write_log(LINE.format(2, "two"))
     await turn()
     assert sink.data == b"one\ntwo\n" and not sink.closed.is_set()
-    world.files.rename(LOG, LOG + ".1")
-    world.files.write(LOG, b"")
-    world.write_log(LINE.format(3, "three"))
+    harness.files.rename(LOG, LOG + ".1")
+    harness.files.write(LOG, b"")
+    harness.write_log(LINE.format(3, "three"))
     await turn()
-    world.write_log(LINE.format(4, "four"))
-    world.runtime.exit()
+    harness.write_log(LINE.format(4, "four"))
+    harness.runtime.exit()
     await asyncio.wait_for(sink.closed.wait(), 5)
     assert sink.data == b"one\ntwo\nthree\nfour\n"
-    assert not world.runtime.listeners and not world.runtime.log_listeners
+    assert not harness.runtime.listeners and not harness.runtime.log_listeners
 
 
 async def test_following_ends_with_the_limit_and_with_the_client() -> None:
-    world = World()
-    limited = await follow(world, "&limitBytes=6")
-    gone = await follow(world)
-    world.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
+    harness = ServerHarness()
+    limited = await follow(harness, "&limitBytes=6")
+    gone = await follow(harness)
+    harness.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
     await asyncio.wait_for(limited.closed.wait(), 5)
     assert limited.data == b"one\ntw"
     gone.alive = False
     gone.on_close()
     await turn()
-    assert not world.runtime.listeners and not world.runtime.log_listeners
+    assert not harness.runtime.listeners and not harness.runtime.log_listeners

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.kubelet.world import World
+from tests.kubelet.server_harness import ServerHarness
 
 from transom.kubelet.base import ProgramOutput
 from transom.kubelet.config import MemoryReservation
@@ -23,14 +23,14 @@ V36 = "v1.36.4"
 
 
 def test_a_path_has_its_own_subresource() -> None:
-    world = World(version=V36)
-    world.client.denied = {"proxy"}
-    assert world.text("/pods")[0] == 200
-    assert world.text("/configz")[0] == 200
-    assert world.text("/healthz")[0] == 200
-    world.client.denied = {"proxy", "pods"}
-    world.clock.advance(400)
-    assert world.text("/pods") == (
+    harness = ServerHarness(version=V36)
+    harness.client.denied = {"proxy"}
+    assert harness.text("/pods")[0] == 200
+    assert harness.text("/configz")[0] == 200
+    assert harness.text("/healthz")[0] == 200
+    harness.client.denied = {"proxy", "pods"}
+    harness.clock.advance(400)
+    assert harness.text("/pods") == (
         403,
         "Forbidden (user=admin, verb=get, resource=nodes, subresource(s)=[pods proxy])\n",
     )
@@ -38,12 +38,12 @@ def test_a_path_has_its_own_subresource() -> None:
 
 def test_no_runtime_makes_checkpoints() -> None:
     path = "/checkpoint/ns/p/c"
-    assert World().text(path, method="POST")[0] == 404
-    assert World(version="v1.29.15").text(path, method="POST")[0] == 404
-    world = World(version=V36)
-    assert world.text("/checkpoint/ns/q/c", method="POST") == (404, "pod does not exist")
-    assert world.text("/checkpoint/ns/p/d", method="POST") == (404, "container d does not exist")
-    status, text = world.text(path, method="POST")
+    assert ServerHarness().text(path, method="POST")[0] == 404
+    assert ServerHarness(version="v1.29.15").text(path, method="POST")[0] == 404
+    harness = ServerHarness(version=V36)
+    assert harness.text("/checkpoint/ns/q/c", method="POST") == (404, "pod does not exist")
+    assert harness.text("/checkpoint/ns/p/d", method="POST") == (404, "container d does not exist")
+    status, text = harness.text(path, method="POST")
     assert status == 500
     assert text == (
         "checkpointing of ns/p/c failed (rpc error: code = Unimplemented desc = method "
@@ -53,7 +53,7 @@ def test_no_runtime_makes_checkpoints() -> None:
 
 def test_the_configuration_of_the_release_is_shown() -> None:
     def shown(**settings: Any) -> Any:
-        return json.loads(World(**settings).text("/configz")[1])["kubeletconfig"]
+        return json.loads(ServerHarness(**settings).text("/configz")[1])["kubeletconfig"]
 
     newer = {"enableSystemLogQuery", "crashLoopBackOff", "imageMaximumGCAge"}
     assert not newer & shown().keys()
@@ -64,7 +64,7 @@ def test_the_configuration_of_the_release_is_shown() -> None:
 
 def test_the_configured_memory_settings_are_shown() -> None:
     def shown(**settings: Any) -> Any:
-        found = json.loads(World(**settings).text("/configz")[1])["kubeletconfig"]
+        found = json.loads(ServerHarness(**settings).text("/configz")[1])["kubeletconfig"]
         return {k: v for k, v in found.items() if "emory" in k or "Swap" in k}
 
     assert shown() == {"failSwapOn": True}
@@ -107,13 +107,13 @@ def test_log_queries_need_their_setting(
     version: str, gate: bool, setting: bool, answers: bool
 ) -> None:
     gates = {"NodeLogQuery": True} if gate else {}
-    world = World(version=version, enable_system_log_query=setting, feature_gates=gates)
-    assert answers_queries(world.env) is answers
+    harness = ServerHarness(version=version, enable_system_log_query=setting, feature_gates=gates)
+    assert answers_queries(harness.env) is answers
 
 
 def test_logs_can_be_disabled() -> None:
-    world = World(version=V36, enable_system_log_handler=False)
-    assert world.text("/logs/") == (405, "logs endpoint is disabled.\n")
+    harness = ServerHarness(version=V36, enable_system_log_handler=False)
+    assert harness.text("/logs/") == (405, "logs endpoint is disabled.\n")
 
 
 @pytest.mark.parametrize(
@@ -148,25 +148,25 @@ class Programs:
         return ProgramOutput(0, b"the log\n")
 
 
-async def ask(world: World, **query: Any) -> bytes:
-    answer = await serve_node_logs(world.env, "", {k: [v] for k, v in query.items()})
+async def ask(harness: ServerHarness, **query: Any) -> bytes:
+    answer = await serve_node_logs(harness.env, "", {k: [v] for k, v in query.items()})
     return answer.body or b""
 
 
 async def test_the_last_moment_that_has_a_date() -> None:
     programs = Programs()
-    world = World(version=V36, enable_system_log_query=True, run_program=programs)
-    await ask(world, query="kubelet", untilTime="9999-12-31T23:59:59.999999999Z")
+    harness = ServerHarness(version=V36, enable_system_log_query=True, run_program=programs)
+    await ask(harness, query="kubelet", untilTime="9999-12-31T23:59:59.999999999Z")
     assert "--until=9999-12-31 23:59:59" in programs.run[-1]
 
 
 @pytest.mark.windows("W-DBG-07", "W-DBG-10", "W-DBG-11")
 async def test_services_log_to_the_journal_or_to_files() -> None:
     programs = Programs()
-    world = World(version=V36, enable_system_log_query=True, run_program=programs)
-    world.files.mkdir("/var/log/other", 0o755)
-    world.files.write("/var/log/other/other.log", b"from a file\n", 0o644)
-    assert await ask(world, query="kubelet", tailLines="5", pattern="E") == b"the log\n"
+    harness = ServerHarness(version=V36, enable_system_log_query=True, run_program=programs)
+    harness.files.mkdir("/var/log/other", 0o755)
+    harness.files.write("/var/log/other/other.log", b"from a file\n", 0o644)
+    assert await ask(harness, query="kubelet", tailLines="5", pattern="E") == b"the log\n"
     assert programs.run[-1] == [
         "journalctl",
         "--utc",
@@ -177,10 +177,10 @@ async def test_services_log_to_the_journal_or_to_files() -> None:
         "--unit=kubelet",
         "--grep=E",
     ]
-    assert await ask(world, query="other") == b"from a file\n"
-    assert await ask(world, query="none") == b"\nlog not found for none\n"
-    assert b"try without specifying options" in await ask(world, query="other", boot="0")
-    assert await ask(world, query="/other/other.log") == b"from a file\n"
+    assert await ask(harness, query="other") == b"from a file\n"
+    assert await ask(harness, query="none") == b"\nlog not found for none\n"
+    assert b"try without specifying options" in await ask(harness, query="other", boot="0")
+    assert await ask(harness, query="/other/other.log") == b"from a file\n"
 
 
 @pytest.mark.parametrize(
@@ -196,17 +196,19 @@ async def test_services_log_to_the_journal_or_to_files() -> None:
     ],
 )
 async def test_rejected_queries(query: Any, error: str) -> None:
-    world = World(version=V36, enable_system_log_query=True)
+    harness = ServerHarness(version=V36, enable_system_log_query=True)
     with pytest.raises(HttpFailure) as failure:
-        await ask(world, **query)
+        await ask(harness, **query)
     assert (failure.value.status, str(failure.value)) == (406, error + "\n")
 
 
 @pytest.mark.windows("W-DBG-09", "W-DBG-12")
 async def test_services_of_windows_log_events() -> None:
     programs = Programs()
-    world = World("windows", version=V36, enable_system_log_query=True, run_program=programs)
-    assert await ask(world, query="agent", tailLines="5", pattern="it's") == b"the log\n"
+    harness = ServerHarness(
+        "windows", version=V36, enable_system_log_query=True, run_program=programs
+    )
+    assert await ask(harness, query="agent", tailLines="5", pattern="it's") == b"the log\n"
     assert programs.run[0][-3:] == ("Get-WinEvent", "-ListProvider", "agent")
     assert " ".join(programs.run[1]) == (
         "powershell.exe -NonInteractive -ExecutionPolicy Bypass -Command Get-WinEvent "
@@ -214,7 +216,7 @@ async def test_services_of_windows_log_events() -> None:
         "TimeCreated | Where-Object Message -Match 'it''s' | Format-Table -AutoSize -Wrap"
     )
     with pytest.raises(HttpFailure, match="not supported on Windows"):
-        await ask(world, query="agent", boot="0")
+        await ask(harness, query="agent", boot="0")
 
 
 # A value that is not the default, for each field that a configuration can set.
@@ -275,11 +277,13 @@ CONFIGURED: dict[str, Any] = {
 def test_every_configured_field_is_shown() -> None:
     assert CONFIGURATION_FIELDS.keys() <= CONFIGURED.keys()
     assert all(is_configuration_field(name) for name in CONFIGURED)
-    default = json.loads(World(version=V36).text("/configz")[1])["kubeletconfig"]
+    default = json.loads(ServerHarness(version=V36).text("/configz")[1])["kubeletconfig"]
     wrong = {}
     for name, value in CONFIGURED.items():
         settings = configuration_settings({name: value})
-        found = json.loads(World(version=V36, **settings).text("/configz")[1])["kubeletconfig"]
+        found = json.loads(ServerHarness(version=V36, **settings).text("/configz")[1])[
+            "kubeletconfig"
+        ]
         shown = found.get(name)
         if name == "authentication":
             shown = {"anonymous": shown["anonymous"]}

@@ -3,35 +3,35 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.kubelet.world import ADMIN, World
+from tests.kubelet.server_harness import ADMIN, ServerHarness
 
 from transom.http.messages import PeerCertificate
 
 
 def test_strangers_are_sent_away() -> None:
-    world = World()
-    assert world.text("/pods", peer=None) == (401, "Unauthorized")
-    assert world.text("/pods", peer=None, authorization="Bearer wrong") == (401, "Unauthorized")
-    assert world.text("/pods", peer=PeerCertificate("old", [], 0, 1)) == (401, "Unauthorized")
-    assert world.text("/pods", peer=None, authorization="bearer secret")[0] == 200
-    world.client.denied = {"proxy", "metrics"}
-    world.clock.advance(400)
+    harness = ServerHarness()
+    assert harness.text("/pods", peer=None) == (401, "Unauthorized")
+    assert harness.text("/pods", peer=None, authorization="Bearer wrong") == (401, "Unauthorized")
+    assert harness.text("/pods", peer=PeerCertificate("old", [], 0, 1)) == (401, "Unauthorized")
+    assert harness.text("/pods", peer=None, authorization="bearer secret")[0] == 200
+    harness.client.denied = {"proxy", "metrics"}
+    harness.clock.advance(400)
     forbidden = "Forbidden (user={}, verb={}, resource=nodes, subresource={})"
-    assert world.text("/pods") == (403, forbidden.format("admin", "get", "proxy"))
-    assert world.text("/metrics/resource", peer=None, authorization="Bearer secret") == (
+    assert harness.text("/pods") == (403, forbidden.format("admin", "get", "proxy"))
+    assert harness.text("/metrics/resource", peer=None, authorization="Bearer secret") == (
         403,
         forbidden.format("jane", "get", "metrics"),
     )
-    assert world.text("/stats/summary", method="POST")[0] == 200
-    assert world.text("/nowhere", peer=None) == (404, "404 page not found\n")
+    assert harness.text("/stats/summary", method="POST")[0] == 200
+    assert harness.text("/nowhere", peer=None) == (404, "404 page not found\n")
 
 
 @pytest.mark.windows("W-DBG-13", "SUP-TRB-113")
 @pytest.mark.parametrize("verb", ["exec", "attach", "portForward", "run"])
 def test_commands_in_containers_need_the_right_to_the_proxy(verb: str) -> None:
-    world = World()
-    world.text(f"/{verb}/default/p/c", method="POST", peer=None, authorization="Bearer secret")
-    requested = world.client.requested[-1]["spec"]["resourceAttributes"]
+    harness = ServerHarness()
+    harness.text(f"/{verb}/default/p/c", method="POST", peer=None, authorization="Bearer secret")
+    requested = harness.client.requested[-1]["spec"]["resourceAttributes"]
     assert (requested["resource"], requested["subresource"], requested["verb"]) == (
         "nodes",
         "proxy",
@@ -40,9 +40,9 @@ def test_commands_in_containers_need_the_right_to_the_proxy(verb: str) -> None:
 
 
 def test_anonymous_when_allowed() -> None:
-    world = World(anonymous_auth=True)
-    assert world.text("/pods", peer=None)[0] == 200
-    assert world.client.requested[0]["spec"] == {
+    harness = ServerHarness(anonymous_auth=True)
+    assert harness.text("/pods", peer=None)[0] == 200
+    assert harness.client.requested[0]["spec"] == {
         "resourceAttributes": {
             "verb": "get",
             "version": "v1",
@@ -56,20 +56,20 @@ def test_anonymous_when_allowed() -> None:
 
 
 def test_answers_of_the_api_server_are_remembered_for_a_while() -> None:
-    world = World()
+    harness = ServerHarness()
 
     def requested() -> int:
-        world.get("/pods", peer=None, authorization="Bearer secret")
-        return len(world.client.requested)
+        harness.get("/pods", peer=None, authorization="Bearer secret")
+        return len(harness.client.requested)
 
     assert [requested(), requested()] == [2, 2]
-    world.clock.advance(130)  # the token is looked at again
+    harness.clock.advance(130)  # the token is looked at again
     assert requested() == 3
-    world.clock.advance(200)  # and so is the right
+    harness.clock.advance(200)  # and so is the right
     assert requested() == 5
-    world.client.broken = True
-    world.clock.advance(400)
-    assert world.text("/pods") == (
+    harness.client.broken = True
+    harness.clock.advance(400)
+    assert harness.text("/pods") == (
         500,
         "Authorization error (user=admin, verb=get, resource=nodes, subresource=proxy)",
     )
@@ -113,49 +113,49 @@ def test_answers_of_the_api_server_are_remembered_for_a_while() -> None:
     ],
 )
 def test_places(target: str, method: str, wanted: tuple[int, str]) -> None:
-    assert World().text(target, method=method) == wanted
+    assert ServerHarness().text(target, method=method) == wanted
 
 
 def test_a_loop_that_hangs_is_not_healthy() -> None:
-    world = World()
-    world.server._alive = lambda: False
-    status, printed = world.text("/healthz")
+    harness = ServerHarness()
+    harness.server._alive = lambda: False
+    status, printed = harness.text("/healthz")
     assert (
         status == 500 and "[-]syncloop failed: reason withheld\nhealthz check failed\n" in printed
     )
-    assert world.text("/healthz/syncloop") == (
+    assert harness.text("/healthz/syncloop") == (
         500,
         "internal server error: sync Loop took longer than expected\n",
     )
 
 
 def test_pods_and_running_pods() -> None:
-    world = World()
-    listed = json.loads(world.text("/pods")[1])
-    assert listed["kind"] == "PodList" and listed["items"] == [world.pod]
-    assert json.loads(world.text("/runningpods/")[1])["items"] == [
+    harness = ServerHarness()
+    listed = json.loads(harness.text("/pods")[1])
+    assert listed["kind"] == "PodList" and listed["items"] == [harness.pod]
+    assert json.loads(harness.text("/runningpods/")[1])["items"] == [
         {
             "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "creationTimestamp": None},
             "spec": {"containers": [{"name": "c", "image": "busybox:1", "resources": {}}]},
             "status": {},
         }
     ]
-    assert world.text("/pods", accept="text/html") == (406, "406: Not Acceptable")
+    assert harness.text("/pods", accept="text/html") == (406, "406: Not Acceptable")
 
 
 def test_the_log_directory() -> None:
-    world = World()
-    world.files.write("/var/log/a&b.log", b"said")
+    harness = ServerHarness()
+    harness.files.write("/var/log/a&b.log", b"said")
     assert (
         '<a href="a%26b.log">a&amp;b.log</a>\n<a href="containers/">containers/</a>\n'
-        in world.text("/logs/")[1]
+        in harness.text("/logs/")[1]
     )
-    assert world.text("/logs/a&b.log") == (200, "said")
-    assert dict(world.get("/logs/pods").headers)[b"Location"] == b"pods/"
+    assert harness.text("/logs/a&b.log") == (200, "said")
+    assert dict(harness.get("/logs/pods").headers)[b"Location"] == b"pods/"
 
 
 def test_configz() -> None:
-    shown = json.loads(World(max_pods=50, cluster_dns=("10.96.0.10",)).text("/configz")[1])[
+    shown = json.loads(ServerHarness(max_pods=50, cluster_dns=("10.96.0.10",)).text("/configz")[1])[
         "kubeletconfig"
     ]
     assert (
@@ -169,9 +169,9 @@ def test_configz() -> None:
 
 
 def test_requests_are_counted() -> None:
-    world = World()
-    world.get("/pods", peer=ADMIN)
-    printed = world.text("/metrics")[1]
+    harness = ServerHarness()
+    harness.get("/pods", peer=ADMIN)
+    printed = harness.text("/metrics")[1]
     assert (
         'kubelet_http_requests_total{long_running="false",method="GET",path="pods",server_type="readwrite"} '
         "1\n"
@@ -185,7 +185,7 @@ def test_requests_are_counted() -> None:
     "path", ["/containerLogs/ns/web/c", "/exec/ns/web/c", "/runningpods/", "/logs/"]
 )
 def test_debugging_handlers_may_be_off(path: str) -> None:
-    off = World(enable_debugging_handlers=False)
+    off = ServerHarness(enable_debugging_handlers=False)
     assert off.text(path) == (405, "Debug endpoints are disabled.")
     assert off.text("/pods")[0] == 200
-    assert World().text(path)[1] != "Debug endpoints are disabled."
+    assert ServerHarness().text(path)[1] != "Debug endpoints are disabled."

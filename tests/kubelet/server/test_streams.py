@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubelet.world import Process, World
+from tests.kubelet.server_harness import Process, ServerHarness
 
 from transom.http.server import listen_sockets
 from transom.http.tls import server_context
@@ -19,14 +19,14 @@ from transom.kit.streaming import channels, portforward, remotecommand, websocke
 from transom.kit.streaming.remotecommand import CommandStreams
 from transom.runtime.api import RuntimeFailure
 
-Scenario = Callable[[World, int], Coroutine[Any, Any, None]]
+Scenario = Callable[[ServerHarness, int], Coroutine[Any, Any, None]]
 
 
-def play(scenario: Scenario, **world: Any) -> World:
-    made: list[World] = []
+def serve_kubelet(scenario: Scenario, **harness: Any) -> ServerHarness:
+    made: list[ServerHarness] = []
 
     async def run() -> None:
-        node = World(anonymous_auth=True, **world)
+        node = ServerHarness(anonymous_auth=True, **harness)
         made.append(node)
         http = await node.server.serve(listen_sockets(["127.0.0.1"], 0)[0])
         try:
@@ -119,8 +119,8 @@ def test_output_and_exit_code(wire: str, runtime: str) -> None:
         process.output("stderr", b"err")
         process.exit(3)
 
-    async def scenario(world: World, port: int) -> None:
-        world.runtime.begin = begin
+    async def scenario(harness: ServerHarness, port: int) -> None:
+        harness.runtime.begin = begin
         made: Any = (
             remotecommand.SpdyCommandClient
             if wire == "spdy"
@@ -137,15 +137,15 @@ def test_output_and_exit_code(wire: str, runtime: str) -> None:
         }[runtime]
         assert printed["message"] == f"command terminated with non-zero exit code: {detail}"
 
-    play(scenario, runtime=runtime)
+    serve_kubelet(scenario, runtime=runtime)
 
 
 def test_input_resizing_and_its_end() -> None:
-    async def scenario(world: World, port: int) -> None:
+    async def scenario(harness: ServerHarness, port: int) -> None:
         def begin(process: Process, command: Sequence[str]) -> None:
             process.on_input = lambda data: process.output("stdout", data.upper())
 
-        world.runtime.begin = begin
+        harness.runtime.begin = begin
         streams = CommandStreams(stdin=True, stdout=True, tty=True)
         peer = await connect(
             port,
@@ -158,14 +158,14 @@ def test_input_resizing_and_its_end() -> None:
         peer.session.end("stdin")
         events = await peer.until(finished)
         assert status(events)["status"] == "Success"
-        assert world.runtime.processes[0].events == [(120, 40), "eof"]
+        assert harness.runtime.processes[0].events == [(120, 40), "eof"]
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 def test_a_command_that_cannot_be_started() -> None:
-    async def scenario(world: World, port: int) -> None:
-        world.runtime.failure = RuntimeFailure("Unknown", "no such program")
+    async def scenario(harness: ServerHarness, port: int) -> None:
+        harness.runtime.failure = RuntimeFailure("Unknown", "no such program")
         peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))
         printed = status(await peer.until(finished))
         assert (
@@ -173,20 +173,20 @@ def test_a_command_that_cannot_be_started() -> None:
             == "Internal error occurred: error executing command in container: no such program"
         )
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 def test_a_client_that_goes_away_ends_its_command() -> None:
-    async def scenario(world: World, port: int) -> None:
+    async def scenario(harness: ServerHarness, port: int) -> None:
         peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))
         await peer.until(
             lambda events: any(isinstance(e, remotecommand.CommandOpened) for e in events)
         )
-        await eventually(lambda: bool(world.runtime.processes))
+        await eventually(lambda: bool(harness.runtime.processes))
         peer.writer.close()
-        await eventually(lambda: "closed" in world.runtime.processes[0].events)
+        await eventually(lambda: "closed" in harness.runtime.processes[0].events)
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +195,13 @@ def test_a_client_that_goes_away_ends_its_command() -> None:
 def test_a_writer_that_goes_away_ends_the_input_of_its_command(wire: str, started: bool) -> None:
     """As clients do that copy a file: they write, and disconnect without waiting for the end."""
 
-    async def scenario(world: World, port: int) -> None:
+    async def scenario(harness: ServerHarness, port: int) -> None:
         received: list[bytes] = []
 
         def begin(process: Process, command: Sequence[str]) -> None:
             process.on_input = received.append
 
-        world.runtime.begin = begin
+        harness.runtime.begin = begin
         streams = CommandStreams(stdin=True, stdout=True)
         made: Any = (
             remotecommand.SpdyCommandClient
@@ -214,31 +214,31 @@ def test_a_writer_that_goes_away_ends_the_input_of_its_command(wire: str, starte
             await peer.until(
                 lambda events: any(isinstance(e, remotecommand.CommandOpened) for e in events)
             )
-            await eventually(lambda: bool(world.runtime.processes))
+            await eventually(lambda: bool(harness.runtime.processes))
         peer.session.write("stdin", b"content")
         peer.flush()
         peer.session.close()
         peer.flush()
         peer.writer.close()
-        await eventually(lambda: bool(world.runtime.processes))
-        process = world.runtime.processes[0]
+        await eventually(lambda: bool(harness.runtime.processes))
+        process = harness.runtime.processes[0]
         await eventually(lambda: "eof" in process.events)
         assert b"".join(received) == b"content"
         process.output("stdout", b"read by nobody")
         process.exit(0)
         assert "closed" not in process.events
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 def test_a_client_that_does_not_read_holds_up_its_command() -> None:
-    async def scenario(world: World, port: int) -> None:
+    async def scenario(harness: ServerHarness, port: int) -> None:
         peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))
         await peer.until(
             lambda events: any(isinstance(e, remotecommand.CommandOpened) for e in events)
         )
-        await eventually(lambda: bool(world.runtime.processes))
-        process = world.runtime.processes[0]
+        await eventually(lambda: bool(harness.runtime.processes))
+        process = harness.runtime.processes[0]
         sent = 0
         while ("hold", True) not in process.events:
             process.output("stdout", b"x" * 65536)
@@ -248,26 +248,26 @@ def test_a_client_that_does_not_read_holds_up_its_command() -> None:
         events = await peer.until(finished)
         assert len(output(events, "stdout")) == sent
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 def test_streams_that_never_come() -> None:
-    async def scenario(world: World, port: int) -> None:
+    async def scenario(harness: ServerHarness, port: int) -> None:
         # and none for errors
         session = remotecommand.SpdyCommandClient(CommandStreams(stdout=True), channels.V4)
         peer = await connect(port, EXEC, session)
         peer.flush()
         await peer.reader.read(1)
-        world.clock.advance(31)
+        harness.clock.advance(31)
         while await peer.reader.read(65536):
             pass
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 def test_attach_takes_the_containers_own_terminal() -> None:
-    async def scenario(world: World, port: int) -> None:
-        world.pod["spec"]["containers"][0]["tty"] = True
+    async def scenario(harness: ServerHarness, port: int) -> None:
+        harness.pod["spec"]["containers"][0]["tty"] = True
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
             b"POST /attach/ns/p/c?output=1&error=1 HTTP/1.1\r\nHost: n1\r\nContent-Length: "
@@ -275,7 +275,7 @@ def test_attach_takes_the_containers_own_terminal() -> None:
         )
         assert b"500" in await reader.readline()
         assert b"tty and stderr cannot both be true" in await reader.read(65536)
-        world.runtime.begin = lambda process, command: process.exit(7)
+        harness.runtime.begin = lambda process, command: process.exit(7)
         peer = await connect(
             port,
             "/attach/ns/p/c?output=1",
@@ -283,7 +283,7 @@ def test_attach_takes_the_containers_own_terminal() -> None:
         )
         assert status(await peer.until(finished))["status"] == "Success"
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 def test_ports_are_forwarded() -> None:
@@ -294,7 +294,7 @@ def test_ports_are_forwarded() -> None:
             if isinstance(e, portforward.ForwardData) and e.connection == connection
         )
 
-    async def scenario(world: World, port: int) -> None:
+    async def scenario(harness: ServerHarness, port: int) -> None:
         session = portforward.SpdyForwardClient()
         peer = await connect(port, "/portForward/ns/p", session, protocols=(channels.PORT_FORWARD,))
         first, refused = session.open(80), session.open(81)
@@ -313,7 +313,7 @@ def test_ports_are_forwarded() -> None:
         session.end(first)
         await peer.until(lambda events: portforward.ForwardDisconnected(first) in events)
 
-    play(scenario)
+    serve_kubelet(scenario)
 
 
 async def test_tls_knows_its_clients(tmp_path: Path) -> None:
@@ -332,15 +332,15 @@ async def test_tls_knows_its_clients(tmp_path: Path) -> None:
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n")
         return await reader.read(65536)
 
-    world = World()
-    world.clock._start = time.time() + 60
-    world.server._tls = lambda: server_context(
+    harness = ServerHarness()
+    harness.clock._start = time.time() + 60
+    harness.server._tls = lambda: server_context(
         tmp_path / "n1.crt", tmp_path / "n1.key", tmp_path / "ca.crt"
     )
-    http = await world.server.serve(listen_sockets(["127.0.0.1"], 0)[0])
+    http = await harness.server.serve(listen_sockets(["127.0.0.1"], 0)[0])
     assert (await ask(http.port)).startswith(b"HTTP/1.1 401 ")
     client.load_cert_chain(tmp_path / "jane.crt", tmp_path / "jane.key")
     assert (await ask(http.port)).endswith(b"ok")
-    assert world.client.requested[-1]["spec"]["user"] == "jane"
-    assert world.client.requested[-1]["spec"]["groups"] == ["dev", "system:authenticated"]
-    await world.server.stop()
+    assert harness.client.requested[-1]["spec"]["user"] == "jane"
+    assert harness.client.requested[-1]["spec"]["groups"] == ["dev", "system:authenticated"]
+    await harness.server.stop()

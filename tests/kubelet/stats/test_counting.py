@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.kubelet.world import World
+from tests.kubelet.server_harness import ServerHarness
 
 from transom.kit.prometheus import render_metrics
 from transom.kubelet.stats.counting import count_runtime_operations
@@ -12,19 +12,19 @@ from transom.runtime.api import RuntimeFailure, SandboxConfig
 
 
 async def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
-    world = World()
-    metrics = world.server.metrics
+    harness = ServerHarness()
+    metrics = harness.server.metrics
     inner: Any = SimpleNamespace(
-        containers=world.runtime.containers, container=world.runtime.container
+        containers=harness.runtime.containers, container=harness.runtime.container
     )
-    runtime = count_runtime_operations(inner, metrics, world.clock, world.view.pod_by_uid)
+    runtime = count_runtime_operations(inner, metrics, harness.clock, harness.view.pod_by_uid)
 
     async def run(config: SandboxConfig, handler: str) -> str:
-        world.clock.advance(2)
+        harness.clock.advance(2)
         raise RuntimeFailure("Unknown", "no network")
 
     async def start(container_id: str) -> None:
-        world.clock.advance(1)
+        harness.clock.advance(1)
 
     async def stop(container_id: str, grace: float) -> None:
         assert (container_id, grace) == ("cid", 3)

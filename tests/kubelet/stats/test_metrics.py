@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.kubelet.world import World
+from tests.kubelet.server_harness import ServerHarness
 
 from transom.kit.clock import VirtualClock
 from transom.kubelet.prober.manager import ProbeCounts
@@ -13,7 +13,7 @@ from transom.machinery.releases import BUILDS
 
 
 def test_resource_metrics() -> None:
-    printed = World().text("/metrics/resource")[1]
+    printed = ServerHarness().text("/metrics/resource")[1]
     labels = '{container="c",namespace="ns",pod="p"}'
     assert f"container_cpu_usage_seconds_total{labels} 5 1577934245000\n" in printed
     assert f"container_memory_working_set_bytes{labels} 8.388608e+06 1577934245000\n" in printed
@@ -25,10 +25,10 @@ def test_resource_metrics() -> None:
 
 def test_resource_metrics_of_newer_releases() -> None:
     labels = '{container="c",namespace="ns",pod="p"}'
-    old = World(version="v1.29.0").text("/metrics/resource")[1]
+    old = ServerHarness(version="v1.29.0").text("/metrics/resource")[1]
     assert "# HELP node_memory_working_set_bytes [STABLE] Current" in old
     assert "# HELP scrape_error [ALPHA] (Deprecated since 1.29.0) 1 if" in old
-    printed = World(version="v1.36.0").text("/metrics/resource")[1]
+    printed = ServerHarness(version="v1.36.0").text("/metrics/resource")[1]
     assert f"container_start_time_seconds{labels} 1.5" in printed
     assert "node_swap_usage_bytes 0 " in printed
     assert printed.endswith("\nresource_scrape_error 0\n") and "\nscrape_error" not in printed
@@ -36,14 +36,14 @@ def test_resource_metrics_of_newer_releases() -> None:
 
 @pytest.mark.windows("W-RES-18")
 def test_windows_nodes_have_no_metrics_of_swap() -> None:
-    printed = World("windows", version="v1.36.0").text("/metrics/resource")[1]
+    printed = ServerHarness("windows", version="v1.36.0").text("/metrics/resource")[1]
     assert "container_start_time_seconds{" in printed and "swap" not in printed
 
 
 def test_cadvisor_knows_containers_on_linux_only() -> None:
     linux, windows = (
-        World().text("/metrics/cadvisor")[1],
-        World("windows").text("/metrics/cadvisor")[1],
+        ServerHarness().text("/metrics/cadvisor")[1],
+        ServerHarness("windows").text("/metrics/cadvisor")[1],
     )
     rest = 'id="/kubepods/burstable/podu1/cid",image="busybox:1",name="k8s_c_p_ns_u1_0",namespace="ns",pod="p"} '
     for line in (
@@ -74,9 +74,9 @@ def test_histograms_and_probes() -> None:
         'pod_uid="u1",probe_type="Liveness",result="failed"} 1\n' in printed
         and "process_start_time_seconds 12\n" in printed
     )
-    world = World()
-    world.server.metrics = metrics
-    printed = world.text("/metrics")[1]
+    harness = ServerHarness()
+    harness.server.metrics = metrics
+    printed = harness.text("/metrics")[1]
     name = "kubelet_pod_start_duration_seconds"
     assert (
         f'{name}_bucket{{le="0.005"}} 1\n' in printed

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.kubelet.world import World
+from tests.kubelet.server_harness import ServerHarness
 
 from transom.kit.prometheus import format_number
 from transom.machinery.resource_metrics import read_stats_summary
@@ -24,28 +24,28 @@ MEMORY = {
 }
 
 
-def summary(world: World, query: str = "") -> Any:
-    return json.loads(world.text(f"/stats/summary{query}")[1])
+def summary(harness: ServerHarness, query: str = "") -> Any:
+    return json.loads(harness.text(f"/stats/summary{query}")[1])
 
 
-def fill(world: World) -> None:
-    join = world.env.os.join
-    volumes = join(world.env.config.root_dir, "pods", "u1", "volumes")
+def fill(harness: ServerHarness) -> None:
+    join = harness.env.os.join
+    volumes = join(harness.env.config.root_dir, "pods", "u1", "volumes")
     for plugin, name, size in (
         ("kubernetes.io~empty-dir", "cache", 1000),
         ("kubernetes.io~secret", "keys", 10),
     ):
         folder = join(volumes, plugin, name)
-        world.files.mkdir(folder)
-        world.files.write(join(folder, "file"), b"x" * size)
-    world.write_log("2020-01-02T03:04:05Z stdout F hello")
+        harness.files.mkdir(folder)
+        harness.files.write(join(folder, "file"), b"x" * size)
+    harness.write_log("2020-01-02T03:04:05Z stdout F hello")
 
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd"])
 def test_linux(runtime: str) -> None:
-    world = World(runtime=runtime)
-    fill(world)
-    shown = summary(world)
+    harness = ServerHarness(runtime=runtime)
+    fill(harness)
+    shown = summary(harness)
     node = shown["node"]
     assert list(node) == [
         "nodeName",
@@ -75,7 +75,7 @@ def test_linux(runtime: str) -> None:
     )
     assert container["rootfs"]["usedBytes"] == 4096 and container["rootfs"]["inodesUsed"] == 2
     logs = container["logs"]
-    assert logs["usedBytes"] == world.files.usage("/var/log/pods/ns_p_u1/c")[0] > 0
+    assert logs["usedBytes"] == harness.files.usage("/var/log/pods/ns_p_u1/c")[0] > 0
     assert pod["memory"]["availableBytes"] == 56 << 20 and pod["process_stats"] == {
         "process_count": 3
     }
@@ -90,7 +90,7 @@ def test_linux(runtime: str) -> None:
     }
     cache, keys = pod["volume"]
     assert (cache["name"], keys["name"]) == ("cache", "keys") and cache["usedBytes"] >= 1000
-    assert keys["capacityBytes"] == world.env.host.hardware.memory // 2
+    assert keys["capacityBytes"] == harness.env.host.hardware.memory // 2
     storage = pod["ephemeral-storage"]
     assert storage["usedBytes"] == 4096 + logs["usedBytes"] + cache["usedBytes"]
     counted = 2 + cache["inodesUsed"] + (0 if runtime == "docker" else logs["inodesUsed"])
@@ -98,11 +98,11 @@ def test_linux(runtime: str) -> None:
 
 
 def test_windows_and_its_gaps() -> None:
-    world = World("windows")
-    world.runtime.layer = None
-    world.runtime.nano_cores = None
-    fill(world)
-    node = summary(world)["node"]
+    harness = ServerHarness("windows")
+    harness.runtime.layer = None
+    harness.runtime.nano_cores = None
+    fill(harness)
+    node = summary(harness)["node"]
     assert (
         "rlimit" not in node and set(node["fs"]) == DISK and set(node["runtime"]["imageFs"]) == DISK
     )
@@ -118,7 +118,7 @@ def test_windows_and_its_gaps() -> None:
         and "usageNanoCores" not in pods["cpu"]
         and "availableBytes" not in pods["memory"]
     )
-    [pod] = summary(world)["pods"]
+    [pod] = summary(harness)["pods"]
     [container] = pod["containers"]
     assert set(container["memory"]) == {"time", "workingSetBytes"}
     assert "usageNanoCores" not in container["cpu"]
@@ -131,43 +131,43 @@ def test_windows_and_its_gaps() -> None:
     assert set(pod["network"]) == {"time", "name", "rxBytes", "txBytes", "interfaces"}
     assert "process_stats" not in pod
     assert all((v["inodes"], v["inodesFree"], v["inodesUsed"]) == (0, 0, 0) for v in pod["volume"])
-    assert {v["capacityBytes"] for v in pod["volume"]} == {world.env.host.hardware.disk}
+    assert {v["capacityBytes"] for v in pod["volume"]} == {harness.env.host.hardware.disk}
 
 
 def test_rates_are_measured_where_the_runtime_gives_none() -> None:
-    world = World("windows", "containerd")
-    world.runtime.nano_cores = None
-    stats = world.runtime.container_stats
+    harness = ServerHarness("windows", "containerd")
+    harness.runtime.nano_cores = None
+    stats = harness.runtime.container_stats
 
     def cores() -> int | None:
-        return summary(world)["pods"][0]["containers"][0]["cpu"].get("usageNanoCores")
+        return summary(harness)["pods"][0]["containers"][0]["cpu"].get("usageNanoCores")
 
     assert cores() is None
-    world.clock.advance(10)
-    world.runtime.container_stats = lambda uid="": [  # type: ignore[method-assign]
+    harness.clock.advance(10)
+    harness.runtime.container_stats = lambda uid="": [  # type: ignore[method-assign]
         s._replace(cpu=s.cpu._replace(core_nanoseconds=10_000_000_000)) for s in stats() if s.cpu
     ]
     assert cores() == 500_000_000
-    world.clock.advance(3)
+    harness.clock.advance(3)
     assert cores() == 500_000_000  # until the next period
 
 
 def test_the_short_form_and_what_has_ended() -> None:
-    world = World()
-    short = summary(world, "?only_cpu_and_memory=true")
+    harness = ServerHarness()
+    short = summary(harness, "?only_cpu_and_memory=true")
     assert set(short["node"]) == {"nodeName", "systemContainers", "startTime", "cpu", "memory"}
     assert set(short["pods"][0]) == {"podRef", "startTime", "containers", "cpu", "memory"}
-    world.runtime.exit()
-    assert summary(world)["pods"][0]["containers"] is None
-    world = World(runtime="containerd")
-    world.runtime.exit()
-    assert summary(world)["pods"] == []
+    harness.runtime.exit()
+    assert summary(harness)["pods"][0]["containers"] is None
+    harness = ServerHarness(runtime="containerd")
+    harness.runtime.exit()
+    assert summary(harness)["pods"] == []
 
 
 def test_claims_are_measured_by_their_file_system() -> None:
-    world = World()
+    harness = ServerHarness()
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
-    world.pod["spec"]["volumes"] = [
+    harness.pod["spec"]["volumes"] = [
         claim,
         {"name": "host", "persistentVolumeClaim": {"claimName": "other"}},
     ]
@@ -175,28 +175,28 @@ def test_claims_are_measured_by_their_file_system() -> None:
         "data": "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~local-volume/pv",
         "host": "/srv",
     }
-    world.server.stats.mounted = lambda uid: {
+    harness.server.stats.mounted = lambda uid: {
         name: SimpleNamespace(path=path, driver="") for name, path in places.items()
     }
-    world.env.host.files.mkdir(places["data"])
-    [row] = summary(world)["pods"][0]["volume"]
-    disk = world.env.host.disk()
+    harness.env.host.files.mkdir(places["data"])
+    [row] = summary(harness)["pods"][0]["volume"]
+    disk = harness.env.host.disk()
     assert row["pvcRef"] == {"name": "claim", "namespace": "ns"} and row["usedBytes"] == disk.used
     line = (
         f'kubelet_volume_stats_capacity_bytes{{namespace="ns",persistentvolumeclaim="claim"}} '
         f"{format_number(disk.capacity)}\n"
     )
-    assert line in world.text("/metrics")[1]
+    assert line in harness.text("/metrics")[1]
 
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd"])
 def test_collectors_get_what_they_read_of_the_short_form(
     runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(runtime=runtime)
-    stats = world.server.stats
+    harness = ServerHarness(runtime=runtime)
+    stats = harness.server.stats
     whole = stats.cpu_and_memory()
-    monkeypatch.setattr(type(world.env.os), "system_containers", None)  # is not called
+    monkeypatch.setattr(type(harness.env.os), "system_containers", None)  # is not called
     found = stats.usage()
     assert found["pods"] == whole["pods"]
     assert found["node"] == {**whole["node"], "systemContainers": []}

@@ -25,9 +25,9 @@ from .windows_pods import (
     log,
     meant,
     running,
+    simulation_annotations,
     summary,
     until,
-    wishes,
 )
 
 flavours = pytest.mark.parametrize("flavour", BOTH)
@@ -166,8 +166,8 @@ async def test_the_gaps_of_stats_summary(node: Any, flavour: str) -> None:
 @pytest.mark.windows("LIFE-01")
 async def test_usage_of_pods_follows_what_they_do(node: Any) -> None:
     async with node("windows") as node:
-        wish = wishes(cpu="0s=100m,60s=1", memory="0s=100Mi,60s=400Mi")
-        await node.create("p", metadata=wish, containers=[container()])
+        metadata = simulation_annotations(cpu="0s=100m,60s=1", memory="0s=100Mi,60s=400Mi")
+        await node.create("p", metadata=metadata, containers=[container()])
         await running(node)
         seen = []
         for _ in range(2):

@@ -29,11 +29,11 @@ from .windows_pods import (
     recorded,
     run,
     running,
+    simulation_annotations,
     state,
     states,
     summary,
     until,
-    wishes,
 )
 
 flavours = pytest.mark.parametrize("flavour", BOTH)
@@ -59,9 +59,9 @@ async def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(
     node: Any, flavour: str
 ) -> None:
     async with node("windows", flavour=flavour) as node:
-        wish = wishes(memory="0s=60Mi,10s=100Mi,20s=900Mi")
+        metadata = simulation_annotations(memory="0s=60Mi,10s=100Mi,20s=900Mi")
         limits = {"limits": {"memory": "128Mi"}}
-        await node.create("p", metadata=wish, containers=[container(resources=limits)])
+        await node.create("p", metadata=metadata, containers=[container(resources=limits)])
         await running(node)
         await node.settle(60)
         pod = await node.pod("p")
@@ -110,7 +110,9 @@ async def test_memory_past_the_physical_pages_to_disk_and_slows_everything(
         }
         await node.create("small", containers=[container(readinessProbe=probe)])
         await until(node, "small", lambda pod: states(pod)[0].get("ready"))
-        await node.create("greedy", metadata=wishes(memory="0s=6Gi"), containers=[container()])
+        await node.create(
+            "greedy", metadata=simulation_annotations(memory="0s=6Gi"), containers=[container()]
+        )
         await running(node, "greedy")
         await node.settle(60)
         # More is committed than there is; what is resident is less than what was asked for.
@@ -141,7 +143,9 @@ async def test_a_windows_machine_always_has_a_page_file_and_refuses_what_is_beyo
 ) -> None:
     async with node("windows", **SMALL) as node:
         assert node.host.hardware.page_file > 0 and node.host.commit_limit == 8 * GI
-        await node.create("p", metadata=wishes(memory="0s=1Gi,5s=20Gi"), containers=[container()])
+        await node.create(
+            "p", metadata=simulation_annotations(memory="0s=1Gi,5s=20Gi"), containers=[container()]
+        )
         await running(node)
         await node.settle(20)
         [row] = node.runtime.container_stats()
@@ -160,7 +164,9 @@ async def test_eviction_by_memory_is_not_implemented(node: Any, version: str) ->
         eviction_soft={"memory.available": "3500Mi"},
         eviction_soft_grace_period={"memory.available": "10s"},
     ) as node:
-        await node.create("p", metadata=wishes(memory="0s=5Gi"), containers=[container()])
+        await node.create(
+            "p", metadata=simulation_annotations(memory="0s=5Gi"), containers=[container()]
+        )
         await running(node)
         await node.settle(400)
         assert (await node.pod("p"))["status"]["phase"] == "Running"
@@ -215,7 +221,9 @@ async def test_a_cpu_limit_is_a_maximum(node: Any, flavour: str, limit: str) -> 
     async with node("windows", flavour=flavour) as node:
         limits = {"limits": {"cpu": limit, "memory": "1Gi"}}
         await node.create(
-            "p", metadata=wishes(cpu="0s=8"), containers=[container(resources=limits)]
+            "p",
+            metadata=simulation_annotations(cpu="0s=8"),
+            containers=[container(resources=limits)],
         )
         await running(node)
         for _ in range(12):
@@ -262,7 +270,9 @@ async def test_old_kubelets_give_weights_so_that_limits_have_no_effect(
         for name in ("a", "b"):
             resources = {"limits": {"cpu": "1"}}
             await node.create(
-                name, metadata=wishes(cpu="0s=8"), containers=[container(resources=resources)]
+                name,
+                metadata=simulation_annotations(cpu="0s=8"),
+                containers=[container(resources=resources)],
             )
             await running(node, name)
         summary(node)
@@ -279,7 +289,9 @@ async def test_busy_containers_share_the_processors_in_proportion_to_their_limit
         for name, limit in (("a", "4"), ("b", "2")):
             resources = {"limits": {"cpu": limit}, "requests": {"cpu": "100m"}}
             await node.create(
-                name, metadata=wishes(cpu="0s=8"), containers=[container(resources=resources)]
+                name,
+                metadata=simulation_annotations(cpu="0s=8"),
+                containers=[container(resources=resources)],
             )
             await running(node, name)
         summary(node)

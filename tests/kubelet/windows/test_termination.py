@@ -21,11 +21,11 @@ from .windows_pods import (
     log,
     meant,
     running,
+    simulation_annotations,
     state,
     states,
     stubborn,
     until,
-    wishes,
 )
 
 flavours = pytest.mark.parametrize("flavour", BOTH)
@@ -61,24 +61,24 @@ async def seconds_to_go(node: Node, name: str = "p", most: int = 60) -> float:
 async def test_a_process_that_ignores_the_event_is_gone_after_five_seconds_with_docker(
     node: Any, flavour: str, grace: int, least: float, most: float
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
-    async with node("windows", flavour=flavour, runtime=stubborn(heard)) as node:
+    async with node("windows", flavour=flavour, runtime=stubborn(received)) as node:
         await node.create(
             "p", terminationGracePeriodSeconds=grace, containers=[container("stubborn")]
         )
         await running(node)
         took = await seconds_to_go(node, most=grace + 10)
         assert least <= took <= most, took
-    assert heard == ["CTRL_SHUTDOWN_EVENT", "killed"]
+    assert received == ["CTRL_SHUTDOWN_EVENT", "killed"]
 
 
 @pytest.mark.windows("API-09", "API-10", "API-11", "API-38", "WIN-CTR-007")
 @flavours
 async def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flavour: str) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
-    async with node("windows", flavour=flavour, runtime=stubborn(heard)) as node:
+    async with node("windows", flavour=flavour, runtime=stubborn(received)) as node:
         await node.create("p", containers=[container("stubborn", "leave", "2")])
         pod = await running(node)
         await node.client.delete(PODS, "default", "p")
@@ -87,8 +87,8 @@ async def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flav
         assert log(node, pod) == "CTRL_SHUTDOWN_EVENT"
         await node.settle(4)
         assert await node.missing("p")
-    assert heard[0] == "CTRL_SHUTDOWN_EVENT" and not [
-        name for name in heard if name.startswith("SIG")
+    assert received[0] == "CTRL_SHUTDOWN_EVENT" and not [
+        name for name in received if name.startswith("SIG")
     ]
 
 
@@ -137,9 +137,9 @@ async def test_the_five_seconds_are_in_the_registry_of_the_image(
 @pytest.mark.windows("API-38")
 @flavours
 async def test_deletion_without_grace_does_not_wait(node: Any, flavour: str) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
-    async with node("windows", flavour=flavour, runtime=stubborn(heard)) as node:
+    async with node("windows", flavour=flavour, runtime=stubborn(received)) as node:
         await node.create("p", containers=[container("stubborn")])
         pod = await running(node)
         await node.client.delete(PODS, "default", "p", grace=0)
@@ -215,9 +215,9 @@ async def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
 
     async with node("windows", flavour=flavour) as node:
         for number, requested in enumerate(codes):
-            wish = wishes(exit_code=str(requested), run_time="1s")
+            metadata = simulation_annotations(exit_code=str(requested), run_time="1s")
             await node.create(
-                f"p{number}", metadata=wish, restartPolicy="Never", containers=[container()]
+                f"p{number}", metadata=metadata, restartPolicy="Never", containers=[container()]
             )
         for number, (requested, shown) in enumerate(codes.items()):
             pod = await ended(node, f"p{number}")

@@ -27,25 +27,27 @@ flavours = pytest.mark.parametrize("flavour", BOTH)
 class Stubborn:
     """The program `stubborn`: it hears every event and leaves when it reads `leave`, or never."""
 
-    def __init__(self, context: ProgramContext, heard: list[str]) -> None:
+    def __init__(self, context: ProgramContext, received: list[str]) -> None:
         self.context = context
-        self.heard = heard
+        self.received = received
 
     def signal(self, name: str) -> None:
-        self.heard.append(name)
+        self.received.append(name)
         self.context.out(f"{name}\r\n".encode())
         if "leave" in self.context.argv:
             self.context.clock.call_later(float(self.context.argv[2]), self.context.exit, 0)
 
     def kill(self) -> None:
-        self.heard.append("killed")
+        self.received.append("killed")
 
 
-def stubborn(heard: list[str]) -> dict[str, Any]:
+def stubborn(received: list[str]) -> dict[str, Any]:
     """Options of a runtime that has this program, too."""
 
     def start(context: ProgramContext) -> Program:
-        return Stubborn(context, heard) if context.argv[0] == "stubborn" else start_program(context)
+        return (
+            Stubborn(context, received) if context.argv[0] == "stubborn" else start_program(context)
+        )
 
     return {"start": start}
 
@@ -61,8 +63,8 @@ def cmd(script: str, name: str = "c", **more: Any) -> dict[str, Any]:
     return container("cmd", "/c", script, name=name, **more)
 
 
-def wishes(**values: str) -> dict[str, Any]:
-    """Metadata with annotations for the simulated runtime: wishes(run_time="5s")."""
+def simulation_annotations(**values: str) -> dict[str, Any]:
+    """Metadata with annotations for the simulated runtime: simulation_annotations(run_time="5s")."""
     return {
         "annotations": {
             f"sim.transom.dev/{key.replace('_', '-')}": value for key, value in values.items()

@@ -28,20 +28,20 @@ def test_addresses_as_the_kernel_prints_them(text: str, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "requested", "heard"),
+    ("bound", "requested", "received"),
     [
         ("127.0.0.1", "127.0.0.1", True),
         ("127.0.0.1", "127.0.0.2", False),
         ("0.0.0.0", "127.0.0.2", True),
     ],
 )
-def test_a_socket_takes_what_is_for_its_address(bound: str, requested: str, heard: bool) -> None:
+def test_a_socket_takes_what_is_for_its_address(bound: str, requested: str, received: bool) -> None:
     with (
         socket.create_server((bound, 0)) as server,
         socket.socket(type=socket.SOCK_DGRAM) as datagrams,
     ):
         port = server.getsockname()[1]
-        assert has_listener(requested, port, "tcp") is heard
+        assert has_listener(requested, port, "tcp") is received
         datagrams.bind((bound, 0))
-        assert has_listener(requested, datagrams.getsockname()[1], "udp") is heard
+        assert has_listener(requested, datagrams.getsockname()[1], "udp") is received
     assert not has_listener(requested, port, "tcp")

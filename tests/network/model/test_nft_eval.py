@@ -27,7 +27,7 @@ from transom.network.stacks import Fabric
 PACKET = Packet("10.244.1.5", "10.96.0.10", "tcp", 40000, 80)
 
 
-class Bench:
+class Harness:
     """One stack with tables, and packets that pass a hook of it."""
 
     def __init__(self, *tables: NftTable) -> None:
@@ -95,25 +95,25 @@ def filtering(*rules: NftRule, policy: Any = "accept", **chains: NftChain) -> Nf
     ],
 )
 def test_matches(match: NftMatch, hit: bool) -> None:
-    bench = Bench(filtering(NftRule((DROP,), (match,))))
-    bench.run()
-    assert bench.decision == ("drop" if hit else "accept")
+    harness = Harness(filtering(NftRule((DROP,), (match,))))
+    harness.run()
+    assert harness.decision == ("drop" if hit else "accept")
 
 
 def test_ports_of_ping_match_nothing() -> None:
-    bench = Bench(filtering(NftRule((DROP,), (NftMatch("dport", ("0-65535",)),))))
-    bench.run(packet=Packet("10.244.1.5", "10.96.0.10", "icmp"))
-    assert bench.decision == "accept"
+    harness = Harness(filtering(NftRule((DROP,), (NftMatch("dport", ("0-65535",)),))))
+    harness.run(packet=Packet("10.244.1.5", "10.96.0.10", "icmp"))
+    assert harness.decision == "accept"
 
 
 def test_jump_returns_goto_does_not() -> None:
     sub = NftChain([NftRule((nft.RETURN,))])
-    jumped = Bench(filtering(NftRule((Jump("sub"),)), NftRule((DROP,)), sub=sub))
+    jumped = Harness(filtering(NftRule((Jump("sub"),)), NftRule((DROP,)), sub=sub))
     jumped.run()
-    gone = Bench(filtering(NftRule((Goto("sub"),)), NftRule((DROP,)), sub=sub))
+    gone = Harness(filtering(NftRule((Goto("sub"),)), NftRule((DROP,)), sub=sub))
     gone.run()
     assert (jumped.decision, gone.decision) == ("drop", "accept")
-    nested = Bench(
+    nested = Harness(
         filtering(
             NftRule((Jump("a"),)),
             NftRule((DROP,)),
@@ -126,9 +126,9 @@ def test_jump_returns_goto_does_not() -> None:
 
 
 def test_policy_of_a_chain_and_order_of_priorities() -> None:
-    bench = Bench(filtering(policy="drop"))
-    bench.run()
-    assert bench.decision == "drop"
+    harness = Harness(filtering(policy="drop"))
+    harness.run()
+    assert harness.decision == "drop"
     first = NftTable(
         "ip", "a", {"c": NftChain([NftRule((nft.SetMark(1),))], NftHook("filter", "prerouting", 5))}
     )
@@ -141,9 +141,9 @@ def test_policy_of_a_chain_and_order_of_priorities() -> None:
             )
         },
     )
-    bench = Bench(first, second)
-    bench.run()
-    assert bench.decision == "accept", "the lower number runs first, and sees no mark yet"
+    harness = Harness(first, second)
+    harness.run()
+    assert harness.decision == "accept", "the lower number runs first, and sees no mark yet"
 
 
 def test_accept_ends_one_base_chain_only() -> None:
@@ -153,16 +153,16 @@ def test_accept_ends_one_base_chain_only() -> None:
     second = NftTable(
         "ip", "b", {"c": NftChain([NftRule((DROP,))], NftHook("filter", "prerouting", 1))}
     )
-    bench = Bench(first, second)
-    bench.run()
-    assert bench.decision == "drop"
+    harness = Harness(first, second)
+    harness.run()
+    assert harness.decision == "drop"
 
 
 def test_intervals_overlap() -> None:
     elements = {("10.0.0.0/8",), ("10.1.0.0/16",), ("192.168.0.1",)}
     table = filtering(NftRule((DROP,), (NftMatch("saddr", named="s"),)))
     table.sets["s"] = nft.NftSet(("saddr",), elements, intervals=True)
-    bench = Bench(table)
+    harness = Harness(table)
     hits = {
         "10.200.0.1": True,
         "10.1.2.3": True,
@@ -171,8 +171,8 @@ def test_intervals_overlap() -> None:
         "9.9.9.9": False,
     }
     for source, hit in hits.items():
-        bench.run(packet=Packet(source, "1.1.1.1", "tcp", 1, 2))
-        assert bench.decision == ("drop" if hit else "accept"), source
+        harness.run(packet=Packet(source, "1.1.1.1", "tcp", 1, 2))
+        assert harness.decision == ("drop" if hit else "accept"), source
 
 
 def test_intervals_of_several_fields() -> None:
@@ -182,14 +182,14 @@ def test_intervals_of_several_fields() -> None:
     table.sets["s"] = nft.NftSet(
         ("saddr", "l4proto", "dport"), {("10.0.0.0/8", "tcp", "80-90")}, intervals=True
     )
-    bench = Bench(table)
+    harness = Harness(table)
     for packet, hit in (
         (PACKET, True),
         (Packet("10.1.1.1", "1.1.1.1", "udp", 1, 80), False),
         (Packet("10.1.1.1", "1.1.1.1", "tcp", 1, 91), False),
     ):
-        bench.run(packet=packet)
-        assert bench.decision == ("drop" if hit else "accept"), packet
+        harness.run(packet=packet)
+        assert harness.decision == ("drop" if hit else "accept"), packet
 
 
 def service_table(*backends: str, seconds: int = 0) -> NftTable:
@@ -225,44 +225,44 @@ def service_table(*backends: str, seconds: int = 0) -> NftTable:
 
 
 def test_destination_is_chosen_once_for_a_connection() -> None:
-    bench = Bench(service_table("10.244.1.1", "10.244.1.2", "10.244.1.3"))
-    first = bench.run().packet
+    harness = Harness(service_table("10.244.1.1", "10.244.1.2", "10.244.1.3"))
+    first = harness.run().packet
     assert first.destination_port == 8080
-    assert {bench.run().packet.destination for _ in range(20)} == {first.destination}
+    assert {harness.run().packet.destination for _ in range(20)} == {first.destination}
     others = {
-        bench.run(packet=Packet("10.244.1.5", "10.96.0.10", "tcp", port, 80)).packet.destination
+        harness.run(packet=Packet("10.244.1.5", "10.96.0.10", "tcp", port, 80)).packet.destination
         for port in range(50)
     }
     assert others == {"10.244.1.1", "10.244.1.2", "10.244.1.3"}
 
 
 def test_answer_gets_the_address_that_was_asked() -> None:
-    bench = Bench(service_table("10.244.1.1"))
-    there = bench.run().packet
+    harness = Harness(service_table("10.244.1.1"))
+    there = harness.run().packet
     back = Packet(there.destination, there.source, "tcp", there.destination_port, there.source_port)
-    passage = bench.run("postrouting", back)
+    passage = harness.run("postrouting", back)
     assert (passage.packet.source, passage.packet.source_port) == ("10.96.0.10", 80)
     assert passage.reply
 
 
 def test_remembered_client_comes_back_until_its_time_is_over() -> None:
     backends = [f"10.244.1.{n}" for n in range(1, 9)]
-    bench = Bench(service_table(*backends, seconds=10))
+    harness = Harness(service_table(*backends, seconds=10))
 
     def requested(port: int) -> str:
-        return bench.run(
+        return harness.run(
             packet=Packet("10.244.1.50", "10.96.0.10", "tcp", port, 80)
         ).packet.destination
 
     first = requested(1)
     for port in range(2, 20):
-        bench.now += 5
+        harness.now += 5
         assert requested(port) == first, "each connection lets it last again"
-    bench.stack.set_table(service_table(*backends, seconds=10))
+    harness.stack.set_table(service_table(*backends, seconds=10))
     assert requested(30) == first, "what was remembered outlives a new table"
     seen = set()
     for port in range(31, 80):
-        bench.now += 11
+        harness.now += 11
         seen.add(requested(port))
     assert len(seen) > 1
 
@@ -275,29 +275,29 @@ def test_first_table_that_translates_wins_and_masquerade_to_the_same_is_a_decisi
             {"c": NftChain([NftRule(statements)], NftHook("nat", "postrouting", priority))},
         )
 
-    bench = Bench(table("b", 100, nft.Snat("1.2.3.4")), table("a", 99, nft.Masquerade()))
-    assert bench.run("postrouting", oif="eth0").packet.source == "172.20.0.2"
-    bench = Bench(table("b", 100, nft.Snat("1.2.3.4")), table("a", 99, nft.Masquerade()))
+    harness = Harness(table("b", 100, nft.Snat("1.2.3.4")), table("a", 99, nft.Masquerade()))
+    assert harness.run("postrouting", oif="eth0").packet.source == "172.20.0.2"
+    harness = Harness(table("b", 100, nft.Snat("1.2.3.4")), table("a", 99, nft.Masquerade()))
     mine = Packet("172.20.0.2", "9.9.9.9", "tcp", 1, 2)
-    assert bench.run("postrouting", mine, oif="eth0").packet.source == "172.20.0.2"
+    assert harness.run("postrouting", mine, oif="eth0").packet.source == "172.20.0.2"
 
 
 def test_marks_are_set_and_cleared() -> None:
-    bench = Bench(filtering(NftRule((nft.SetMark(0x4001),)), NftRule((nft.ClearMark(0x1),))))
-    assert bench.run().packet.mark == 0x4000
+    harness = Harness(filtering(NftRule((nft.SetMark(0x4001),)), NftRule((nft.ClearMark(0x1),))))
+    assert harness.run().packet.mark == 0x4000
 
 
 def test_reject_and_its_comment() -> None:
-    bench = Bench(filtering(NftRule((nft.Reject(),), comment="no endpoints")))
-    passage = bench.run()
-    assert (bench.decision, passage.notes[-1], passage.table) == ("reject", "no endpoints", "t")
+    harness = Harness(filtering(NftRule((nft.Reject(),), comment="no endpoints")))
+    passage = harness.run()
+    assert (harness.decision, passage.notes[-1], passage.table) == ("reject", "no endpoints", "t")
 
 
 def test_tables_of_the_other_family_are_not_asked() -> None:
     table = filtering(NftRule((DROP,)))
     table.family = "ip6"
-    bench = Bench(table)
-    bench.run()
-    assert bench.decision == "accept"
-    bench.run(packet=Packet("fd00::1", "fd00::2", "tcp", 1, 2))
-    assert bench.decision == "drop"
+    harness = Harness(table)
+    harness.run()
+    assert harness.decision == "accept"
+    harness.run(packet=Packet("fd00::1", "fd00::2", "tcp", 1, 2))
+    assert harness.decision == "drop"

@@ -174,11 +174,11 @@ def test_an_address_that_no_logical_port_has_is_dropped() -> None:
 
 def test_no_tunnel_leads_to_a_node_that_is_gone() -> None:
     cluster = Cluster()
-    heard: list[bool] = []
-    cluster.database.listeners.append(lambda: heard.append(True))
+    received: list[bool] = []
+    cluster.database.listeners.append(lambda: received.append(True))
     before = cluster.database.switches["w3"].key
     cluster.database.remove_switch("w3")
-    assert heard and cluster.send("w2/p", "10.244.3.3").outcome == "dropped"
+    assert received and cluster.send("w2/p", "10.244.3.3").outcome == "dropped"
     again = cluster.database.put_switch("w3", "10.244.3.0/24", "172.20.0.3", windows=True)
     assert again.key != before
     assert cluster.send("w2/p", "10.244.3.3").outcome == "delivered"

@@ -508,14 +508,14 @@ def test_the_short_way_says_what_the_long_way_says(mode: Mode) -> None:
     taken = 0
     for origin in ("linux-1", "windows-1", "windows-2", "w1", "external"):
         for target in ("l1", "l2", "w1", "w3", "windows-1"):
-            for heard in (True, False):
+            for received in (True, False):
                 stack = cluster.stack(origin)
                 packet = Packet(cluster.address(origin), cluster.address(target), "tcp", 40000, 80)
                 short = fast.walk_nearby(
-                    cluster.world, stack, packet, lambda *_, heard=heard: heard
+                    cluster.world, stack, packet, lambda *_, received=received: received
                 )
                 long = walk_packet(
-                    cluster.world, packet, stack, listening=lambda *_, heard=heard: heard
+                    cluster.world, packet, stack, listening=lambda *_, received=received: received
                 )
                 if short is not None:
                     taken += 1

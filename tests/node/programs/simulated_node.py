@@ -38,7 +38,7 @@ IMAGE = "mcr.microsoft.com/windows/nanoserver:{}"
 CONTROLLERS = ("endpoint", "endpointslice", "nodeipam", "nodelifecycle", "serviceaccount")
 
 
-class World:
+class NodeTestCluster:
     def __init__(
         self,
         clock: LoopClock,
@@ -244,7 +244,9 @@ class ProgramOutput:
 
 
 @asynccontextmanager
-async def play(network: NetworkSettings | None = None, **windows: Any) -> AsyncIterator[World]:
+async def simulated_cluster(
+    network: NetworkSettings | None = None, **windows: Any
+) -> AsyncIterator[NodeTestCluster]:
     """Needs the virtual loop."""
-    async with World(loop_clock(), network, **windows).running() as world:
-        yield world
+    async with NodeTestCluster(loop_clock(), network, **windows).running() as cluster:
+        yield cluster

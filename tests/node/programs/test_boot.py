@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.node.programs.simulated_node import ProgramOutput, play
+from tests.node.programs.simulated_node import ProgramOutput, simulated_cluster
 from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.machinery.objects import Object
@@ -31,8 +31,8 @@ def is_ready(node: Object) -> bool:
 
 
 async def test_nodes_boot_with_what_their_command_lines_say() -> None:
-    async with play() as world:
-        for node in world.pool.nodes():
+    async with simulated_cluster() as cluster:
+        for node in cluster.pool.nodes():
             assert node.kubelet is not None
             assert node.kubelet.env.config == node.kubelet_settings()
             for binary in BINARIES:
@@ -40,9 +40,9 @@ async def test_nodes_boot_with_what_their_command_lines_say() -> None:
                 assert process is not None and process.started is not None
                 assert process.argv == node.programs.usual(binary)[1]
             assert node.network.agent is not None and node.network.proxier is not None
-        files = world.pool.node("w").machine.files
+        files = cluster.pool.node("w").machine.files
         assert not files.exists(r"C:\k\kubelet.exe.INFO")  # the log has not been read yet
-        assert b"FLAG: --hostname-override" in await world.binaries.log("kubelet")
+        assert b"FLAG: --hostname-override" in await cluster.binaries.log("kubelet")
         assert files.exists(r"C:\k\kubelet.exe.INFO")
 
 
@@ -59,33 +59,33 @@ async def test_nodes_boot_with_what_their_command_lines_say() -> None:
 async def test_every_program_runs_since_boot(network: NetworkSettings, build: int) -> None:
     """A command line that its own program rejects leaves a Ready node without services."""
 
-    async with play(network, build=build) as world:
-        for node in world.pool.nodes():
+    async with simulated_cluster(network, build=build) as cluster:
+        for node in cluster.pool.nodes():
             for binary in node.network.programs:
                 process = node.programs.running(binary)
                 assert process is not None and process.started is not None, (node, binary)
 
 
 async def test_programs_of_a_linux_node_stop_and_start() -> None:
-    async with play() as world:
-        node = world.pool.node("l")
+    async with simulated_cluster() as cluster:
+        node = cluster.pool.node("l")
         kubelet = node.programs.running("kubelet")
         assert kubelet is not None
         await kubelet.stop()
         assert node.kubelet is None and node.programs.running("kubelet") is None
 
         async def not_ready() -> bool:
-            return not is_ready(await world.node("l"))
+            return not is_ready(await cluster.node("l"))
 
         async def ready() -> bool:
-            return is_ready(await world.node("l"))
+            return is_ready(await cluster.node("l"))
 
-        await world.until(not_ready, 120)
+        await cluster.until(not_ready, 120)
         output = ProgramOutput()
         argv = [*node.programs.usual("kubelet")[1], "--max-pods=7"]
         await node.programs.launch("kubelet", argv, {}, "/", output)
-        await world.until(ready)
-        assert (await world.node("l"))["status"]["capacity"]["pods"] == "7"
+        await cluster.until(ready)
+        assert (await cluster.node("l"))["status"]["capacity"]["pods"] == "7"
         output = ProgramOutput()
         argv = ["--kubeconfig=/nope"]
         failed = await node.programs.launch("kube-proxy", argv, {}, "/", output)
@@ -93,22 +93,22 @@ async def test_programs_of_a_linux_node_stop_and_start() -> None:
 
 
 async def test_a_node_boots_with_the_kubeconfig_on_its_disk() -> None:
-    async with play() as world:
+    async with simulated_cluster() as cluster:
         path = r"c:\k\config"
-        content = world.files.read(path)
-        server = world.pool.cluster.api_servers()[0].encode()
-        world.files.write(path, content.replace(server, b"https://192.0.2.1:6443"))
-        await world.pool.reboot("w")
+        content = cluster.files.read(path)
+        server = cluster.pool.cluster.api_servers()[0].encode()
+        cluster.files.write(path, content.replace(server, b"https://192.0.2.1:6443"))
+        await cluster.pool.reboot("w")
 
         async def not_ready() -> bool:
-            return not is_ready(await world.node())
+            return not is_ready(await cluster.node())
 
         async def ready() -> bool:
-            return is_ready(await world.node())
+            return is_ready(await cluster.node())
 
-        await world.until(not_ready, 120)
-        log = (await world.binaries.log("kubelet")).decode()
+        await cluster.until(not_ready, 120)
+        log = (await cluster.binaries.log("kubelet")).decode()
         assert "dial tcp 192.0.2.1:6443: connectex: No connection could be made" in log
-        world.files.write(path, content)
-        await world.pool.reboot("w")
-        await world.until(ready)
+        cluster.files.write(path, content)
+        await cluster.pool.reboot("w")
+        await cluster.until(ready)

@@ -20,7 +20,7 @@ NODE_IP = "172.18.0.4"
 VIP = "10.96.0.10"
 
 
-class World:
+class ProxyHarness:
     def __init__(self, **options: Any) -> None:
         self.clock = VirtualClock()
         self.plane = TablePlane()
@@ -69,63 +69,63 @@ class World:
 
 @in_loop
 async def test_a_connection_to_a_pod_has_the_source_address_of_the_node() -> None:
-    world = World()
-    world.echo("10.244.1.5")
-    world.tracker.put_service(
+    harness = ProxyHarness()
+    harness.echo("10.244.1.5")
+    harness.tracker.put_service(
         service(kind="NodePort", ports=[port(node=30080)], externalIPs=["198.51.100.1"])
     )
-    world.tracker.put_endpoints(endpoints(pods=[("10.244.1.5", "win1")]))
-    assert world.proxier.dirty
-    world.proxier.sync()
-    assert world.addresses() == [VIP, "198.51.100.1"]
+    harness.tracker.put_endpoints(endpoints(pods=[("10.244.1.5", "win1")]))
+    assert harness.proxier.dirty
+    harness.proxier.sync()
+    assert harness.addresses() == [VIP, "198.51.100.1"]
     for address, number in ((VIP, 80), ("198.51.100.1", 80), (NODE_IP, 30080)):
-        assert await world.say(address, number) == b"hello from 10.244.1.5"
-        assert world.plane.sources[-1] == NODE_IP
-    world.tracker.remove_service(service())
-    world.proxier.sync()
-    assert world.addresses() == [] and set(world.plane.listeners) == {("10.244.1.5", 8080)}
-    world.proxier.close()
+        assert await harness.say(address, number) == b"hello from 10.244.1.5"
+        assert harness.plane.sources[-1] == NODE_IP
+    harness.tracker.remove_service(service())
+    harness.proxier.sync()
+    assert harness.addresses() == [] and set(harness.plane.listeners) == {("10.244.1.5", 8080)}
+    harness.proxier.close()
 
 
 @in_loop
 async def test_round_robin_and_affinity() -> None:
     for affinity, count in (("None", 2), ("ClientIP", 1)):
-        world = World()
+        harness = ProxyHarness()
         for address in ("10.244.1.5", "10.244.1.6"):
-            world.echo(address)
-        world.tracker.put_service(
+            harness.echo(address)
+        harness.tracker.put_service(
             service(
                 sessionAffinity=affinity, sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}}
             )
         )
-        world.tracker.put_endpoints(
+        harness.tracker.put_endpoints(
             endpoints(pods=[("10.244.1.5", "win1"), ("10.244.1.6", "win2")])
         )
-        world.proxier.sync()
-        assert len({await world.say(VIP, 80) for _ in range(4)}) == count
-        world.clock.advance(61)
-        await world.say(VIP, 80)
-        world.proxier.close()
+        harness.proxier.sync()
+        assert len({await harness.say(VIP, 80) for _ in range(4)}) == count
+        harness.clock.advance(61)
+        await harness.say(VIP, 80)
+        harness.proxier.close()
 
 
 @in_loop
 async def test_a_pod_that_refuses_is_passed_over() -> None:
-    world = World()
-    world.echo("10.244.1.6")
-    world.tracker.put_service(service())
-    world.tracker.put_endpoints(endpoints(pods=[("10.244.1.5", "win1"), ("10.244.1.6", "win2")]))
-    world.proxier.sync()
-    assert {await world.say(VIP, 80) for _ in range(4)} == {b"hello from 10.244.1.6"}
-    world.tracker.put_endpoints(endpoints(pods=[]))
-    world.proxier.sync()
+    harness = ProxyHarness()
+    harness.echo("10.244.1.6")
+    harness.tracker.put_service(service())
+    harness.tracker.put_endpoints(endpoints(pods=[("10.244.1.5", "win1"), ("10.244.1.6", "win2")]))
+    harness.proxier.sync()
+    assert {await harness.say(VIP, 80) for _ in range(4)} == {b"hello from 10.244.1.6"}
+    harness.tracker.put_endpoints(endpoints(pods=[]))
+    harness.proxier.sync()
     with pytest.raises(ConnectionResetError):  # taken, and closed at once
-        await world.say(VIP, 80)
-    world.proxier.close()
+        await harness.say(VIP, 80)
+    harness.proxier.close()
 
 
 @in_loop
 async def test_dns_questions_get_suffixes_of_the_default_namespace() -> None:
-    world = World(suffixes=("example.com",))
+    harness = ProxyHarness(suffixes=("example.com",))
     requested = []
 
     async def resolver(payload: bytes, source: str) -> bytes:
@@ -135,56 +135,56 @@ async def test_dns_questions_get_suffixes_of_the_default_namespace() -> None:
         code = 0 if name == "web.default.svc.cluster.local" else 3
         return dnsnames.pack_raw_dns(message._replace(flags=0x8180 | code))
 
-    world.plane.answer("10.244.1.5", 53, resolver)
-    world.tracker.put_service(service("dns", ip="10.96.0.2", ports=[port(53, 53, "dns", "UDP")]))
-    world.tracker.put_endpoints(
+    harness.plane.answer("10.244.1.5", 53, resolver)
+    harness.tracker.put_service(service("dns", ip="10.96.0.2", ports=[port(53, 53, "dns", "UDP")]))
+    harness.tracker.put_endpoints(
         endpoints("dns", [("10.244.1.5", "win1")], number=53, name="dns", protocol="UDP")
     )
-    world.proxier.sync()
+    harness.proxier.sync()
     answer = dnsnames.parse_raw_dns(
-        await world.plane.ask("10.96.0.2", 53, query("web"), "10.244.1.9")
+        await harness.plane.ask("10.96.0.2", 53, query("web"), "10.244.1.9")
     )
     assert answer.code == 0 and answer.questions[0].labels == (b"web",)
     assert requested == ["web", "web.default.svc.cluster.local"]
     requested.clear()
     answer = dnsnames.parse_raw_dns(
-        await world.plane.ask("10.96.0.2", 53, query("nowhere"), "10.244.1.9")
+        await harness.plane.ask("10.96.0.2", 53, query("nowhere"), "10.244.1.9")
     )
     assert answer.code == 3 and requested[-1] == "nowhere.example.com" and len(requested) == 5
     requested.clear()
-    await world.plane.ask("10.96.0.2", 53, query("web", 15), "10.244.1.9")
+    await harness.plane.ask("10.96.0.2", 53, query("web", 15), "10.244.1.9")
     assert requested == ["web"]
-    world.proxier.close()
+    harness.proxier.close()
 
 
 def test_one_port_that_goes_takes_the_address_from_the_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World()
-    world.tracker.put_service(service(ports=[port(80, name="a"), port(81, name="b")]))
-    world.proxier.sync()
-    assert world.addresses() == [VIP]
-    world.tracker.put_service(service(ports=[port(80, name="a")]))
-    world.proxier.sync()
-    assert world.addresses() == [] and (VIP, 80) in world.plane.listeners
+    harness = ProxyHarness()
+    harness.tracker.put_service(service(ports=[port(80, name="a"), port(81, name="b")]))
+    harness.proxier.sync()
+    assert harness.addresses() == [VIP]
+    harness.tracker.put_service(service(ports=[port(80, name="a")]))
+    harness.proxier.sync()
+    assert harness.addresses() == [] and (VIP, 80) in harness.plane.listeners
 
 
 def test_what_does_not_start(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ProxyOnLocalhost, match="cannot proxy on localhost"):
-        World(bind_address="127.0.0.1")
-    world = World(interface=False)
-    world.tracker.put_service(service())
-    world.proxier.sync()
+        ProxyHarness(bind_address="127.0.0.1")
+    harness = ProxyHarness(interface=False)
+    harness.tracker.put_service(service())
+    harness.proxier.sync()
     assert 'Failed to start proxy for "default/web:10.96.0.10"' in caplog.text
-    world = World()
-    world.tracker.put_service(service(ports=[port(protocol="SCTP")]))
-    world.proxier.sync()
+    harness = ProxyHarness()
+    harness.tracker.put_service(service(ports=[port(protocol="SCTP")]))
+    harness.proxier.sync()
     assert "SCTP is not supported for user space proxy" in caplog.text
-    assert not world.plane.listeners
+    assert not harness.plane.listeners
 
 
 def test_the_interface_may_be_another_one() -> None:
-    world = World(environment={"INTERFACE_TO_ADD_SERVICE_IP": "vEthernet (Ethernet)"})
-    world.tracker.put_service(service())
-    world.proxier.sync()
-    assert VIP in world.stack.addresses() and world.addresses() == []
+    harness = ProxyHarness(environment={"INTERFACE_TO_ADD_SERVICE_IP": "vEthernet (Ethernet)"})
+    harness.tracker.put_service(service())
+    harness.proxier.sync()
+    assert VIP in harness.stack.addresses() and harness.addresses() == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ContextFactory
-from tests.runtime.behaviour import Bench, Posix
+from tests.runtime.behaviour import Posix, RuntimeHarness
 from tests.runtime.cri import containerd as containerds
 from tests.runtime.cri.containerd import Containerd
 from tests.runtime.tablenet import TableDataplane, TableNetwork
@@ -19,7 +19,7 @@ from transom.kit.clock import RealClock
 from transom.machines.realhost import RealLinuxHost
 from transom.runtime.cri.runtime import CriRuntime
 
-Scenario = Callable[[Bench], Awaitable[None]]
+Scenario = Callable[[RuntimeHarness], Awaitable[None]]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def containerd() -> Iterator[Containerd]:
 
 
 @asynccontextmanager
-async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
+async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[RuntimeHarness]:
     """Whatever happens, no sandbox stays."""
     host = RealLinuxHost("node1", RealClock(), folder / "node1")
     runtime = CriRuntime(
@@ -47,7 +47,7 @@ async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
     network = TableNetwork(TableDataplane(), "192.168.0.1", "10.88.0.0/24")
     try:
         await runtime.start()
-        yield Bench(
+        yield RuntimeHarness(
             "cri",
             runtime,
             host,
@@ -65,13 +65,13 @@ async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-def bench(containerd: Containerd, tmp_path: Path) -> ContextFactory:
+def harness(containerd: Containerd, tmp_path: Path) -> ContextFactory:
     """Plays a scenario on a real containerd."""
 
     @asynccontextmanager
-    async def play() -> AsyncIterator[Any]:
+    async def start() -> AsyncIterator[Any]:
         async with asyncio.timeout(60), benched(containerd, tmp_path) as made:
-            made.runtime.subscribe(made.heard)
+            made.runtime.subscribe(made.received)
             yield made
 
-    return play
+    return start

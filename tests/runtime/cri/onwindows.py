@@ -131,35 +131,35 @@ async def commands(node: Node) -> None:
     assert [each.stdout for each in many] == [f"{number}\n".encode() for number in range(10)]
     much = await runtime.exec_sync(made, ("head", "-c", "3000000", "/dev/zero"))
     assert much.stdout == bytes(3000000)
-    heard: list[bytes] = []
+    received: list[bytes] = []
     script = "read x; echo you wrote $x; exit 4"
     process = await runtime.exec(
-        made, ("sh", "-c", script), lambda _, data: heard.append(data), stdin=True
+        made, ("sh", "-c", script), lambda _, data: received.append(data), stdin=True
     )
     process.write(b"hello\n")
     assert await process.wait() == 4
-    assert b"".join(heard) == b"you wrote hello\n"
-    heard.clear()
+    assert b"".join(received) == b"you wrote hello\n"
+    received.clear()
     process = await runtime.exec(
-        made, ("sh", "-c", "tty; exit 6"), lambda _, data: heard.append(data), tty=True
+        made, ("sh", "-c", "tty; exit 6"), lambda _, data: received.append(data), tty=True
     )
     assert await process.wait() == 6
-    assert b"".join(heard).startswith(b"/dev/pts/")
+    assert b"".join(received).startswith(b"/dev/pts/")
 
 
 async def attachments(node: Node) -> None:
     """To a container that reads its input. It lives on until it was heard: runtimes may lose the
     last output.
     """
-    runtime, heard = node.runtime, list[bytes]()
+    runtime, received = node.runtime, list[bytes]()
     (sandbox,) = runtime.sandboxes("uid-2")
     made = await node.create(
         sandbox.id, "listener", "sh", "-c", "read x; echo you wrote $x; read x", stdin=True
     )
     await runtime.start_container(made)
-    process = await runtime.attach(made, lambda _, data: heard.append(data), stdin=True)
+    process = await runtime.attach(made, lambda _, data: received.append(data), stdin=True)
     process.write(b"hello\n")
-    await until(lambda: b"".join(heard) == b"you wrote hello\n")
+    await until(lambda: b"".join(received) == b"you wrote hello\n")
     process.write(b"\n")
     assert await process.wait() == 0
     await until(lambda: node.state(made) == ("exited", 0))

@@ -21,7 +21,7 @@ CONTAINER = ContainerConfig("c", 0, "busybox", "sha256:1", log_path="c/0.log")
 
 
 @asynccontextmanager
-async def play(folder: Path, fake: FakeCri | None = None, **options: Any) -> AsyncIterator[Any]:
+async def start(folder: Path, fake: FakeCri | None = None, **options: Any) -> AsyncIterator[Any]:
     clock, runtime_of = VirtualClock(), fake or FakeCri()
     async with asyncio.timeout(20), running(runtime_of, folder, clock, **options) as runtime:
         yield (runtime, runtime_of, clock)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ContextFactory
-from tests.runtime.behaviour import Bench
+from tests.runtime.behaviour import RuntimeHarness
 from tests.runtime.cri.conftest import benched
 from tests.runtime.cri.containerd import Containerd
 from tests.runtime.cri.registry import PASSWORD, USER
@@ -28,11 +28,11 @@ from transom.runtime.cri import client
 from transom.runtime.cri.runtime import CriRuntime
 from transom.runtime.native import cgroups
 
-Play = Callable[[Callable[[Bench], Awaitable[None]]], None]
+Play = Callable[[Callable[[RuntimeHarness], Awaitable[None]]], None]
 
 
-async def test_the_life_of_a_sandbox(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_the_life_of_a_sandbox(harness: ContextFactory) -> None:
+    async with harness() as b:
         first = await b.sandbox("uid-1", labels={"a": "b"})
         second = await b.sandbox("uid-2")
         assert [s.id for s in b.runtime.sandboxes()] == [second, first]
@@ -58,8 +58,8 @@ async def test_the_life_of_a_sandbox(bench: ContextFactory) -> None:
             await b.runtime.run_sandbox(found.config, "nosuch")
 
 
-async def test_what_cannot_start(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_what_cannot_start(harness: ContextFactory) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox()
         made = await b.create(("nosuchprogram", "x"), sandbox)
         with pytest.raises(
@@ -76,8 +76,8 @@ async def test_what_cannot_start(bench: ContextFactory) -> None:
             await process.wait()
 
 
-async def test_what_it_says_is_in_its_log(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_what_it_says_is_in_its_log(harness: ContextFactory) -> None:
+    async with harness() as b:
         made = await b.run(
             ("sh", "-c", "echo good news; sleep 0.1; echo bad news >&2; echo -n unfinished")
         )
@@ -97,8 +97,8 @@ def group() -> Iterator[str]:
     assert cgroups.kill_and_remove_cgroup(name)
 
 
-async def test_statistics(bench: ContextFactory, group: str) -> None:
-    async with bench() as b:
+async def test_statistics(harness: ContextFactory, group: str) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox(linux=LinuxSandbox(cgroup_parent=f"{group}/poduid-1"))
         made = await b.run(b.programs.stay(), sandbox)
         await b.runtime.refresh()
@@ -116,8 +116,8 @@ async def test_statistics(bench: ContextFactory, group: str) -> None:
         assert b.runtime.container_stats("another") == b.runtime.sandbox_stats("another") == []
 
 
-async def test_a_port_in_a_sandbox(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_a_port_in_a_sandbox(harness: ContextFactory) -> None:
+    async with harness() as b:
         loop = asyncio.get_running_loop()
         made = await b.run(("nc", "-ll", "-p", "8080", "-e", "cat"))
         sandbox = b.state(made).sandbox_id
@@ -143,8 +143,8 @@ async def test_a_port_in_a_sandbox(bench: ContextFactory) -> None:
         connection.close()
 
 
-async def test_a_terminal(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_a_terminal(harness: ContextFactory) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.stay())
         script = "tty; until [ \"$(stty size)\" = '43 132' ]; do sleep 0.02; done; exit 4"
         process, printed = await b.exec(made, ("sh", "-c", script), stdin=True, tty=True)
@@ -154,8 +154,8 @@ async def test_a_terminal(bench: ContextFactory) -> None:
         assert b"".join(data for _, data in printed).startswith(b"/dev/pts/")
 
 
-async def test_a_slow_client_holds_up_the_command(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_a_slow_client_holds_up_the_command(harness: ContextFactory) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.stay())
         process, printed = await b.exec(made, ("sh", "-c", "sleep 0.3; head -c 8000000 /dev/zero"))
         process.hold(True)
@@ -170,8 +170,8 @@ async def test_a_slow_client_holds_up_the_command(bench: ContextFactory) -> None
         assert sum(len(data) for _, data in printed) == 8000000
 
 
-async def test_images_of_a_registry_with_authentication(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_images_of_a_registry_with_authentication(harness: ContextFactory) -> None:
+    async with harness() as b:
         name = "registry.test/private/busybox:1"
         with pytest.raises(RuntimeFailure, match=f'failed to pull and unpack image "{name}"'):
             await b.runtime.pull_image(name)
@@ -190,8 +190,8 @@ async def test_images_of_a_registry_with_authentication(bench: ContextFactory) -
         assert b.runtime.image(name) is None
 
 
-async def test_user_and_working_directory_of_a_process(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_user_and_working_directory_of_a_process(harness: ContextFactory) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox(
             linux=LinuxSandbox(share_processes=True, sysctls={"net.core.somaxconn": "99"})
         )
@@ -222,8 +222,8 @@ async def test_user_and_working_directory_of_a_process(bench: ContextFactory) ->
         ]
 
 
-async def test_limits_and_the_group_of_a_pod(bench: ContextFactory, group: str) -> None:
-    async with bench() as b:
+async def test_limits_and_the_group_of_a_pod(harness: ContextFactory, group: str) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox(linux=LinuxSandbox(cgroup_parent=f"{group}/poduid-1"))
         linux = LinuxContainer(resources=LinuxResources(memory_limit=12 << 20, cpu_shares=100))
         greedy = ("sh", "-c", "x=0123456789abcdef; while true; do x=$x$x; done")
@@ -235,8 +235,8 @@ async def test_limits_and_the_group_of_a_pod(bench: ContextFactory, group: str) 
         assert not where.exists()
 
 
-async def test_a_mount_of_what_is_not_there(bench: ContextFactory) -> None:
-    async with bench() as b:
+async def test_a_mount_of_what_is_not_there(harness: ContextFactory) -> None:
+    async with harness() as b:
         mount = Mount("/data", "/new/volume")
         await b.output(b.programs.store("/data/x", "kept"), mounts=(mount,))
         assert b.host.files.read("/new/volume/x") == b"kept\n"
@@ -244,9 +244,9 @@ async def test_a_mount_of_what_is_not_there(bench: ContextFactory) -> None:
 
 
 async def test_another_runtime_object_adopts_what_runs(
-    bench: ContextFactory, containerd: Containerd
+    harness: ContextFactory, containerd: Containerd
 ) -> None:
-    async with bench() as b:
+    async with harness() as b:
         path, inside = b.volume("data")
         sandbox = await b.sandbox(
             annotations={"a": "b"}, linux=LinuxSandbox(run_as_user=7, sysctls={})
@@ -270,9 +270,9 @@ async def test_another_runtime_object_adopts_what_runs(
 
 
 async def test_containerd_goes_away_and_comes_back(
-    bench: ContextFactory, containerd: Containerd
+    harness: ContextFactory, containerd: Containerd
 ) -> None:
-    async with bench() as b:
+    async with harness() as b:
         made = await b.run(b.programs.stay())
         before = b.state(made)
         containerd.leave()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.http.fakegrpc import Refusal
 from tests.runtime.cri.fakecri import FakeCri
-from tests.runtime.cri.runtimes import CONTAINER, SANDBOX, pass_time, play
+from tests.runtime.cri.runtimes import CONTAINER, SANDBOX, pass_time, start
 
 from transom.kit.clock import VirtualClock
 from transom.machines.realfiles import RealFiles
@@ -59,7 +59,7 @@ async def test_the_request_for_a_sandbox(tmp_path: Path) -> None:
         ),
     )
 
-    async with play(tmp_path) as (runtime, fake, _clock):
+    async with start(tmp_path) as (runtime, fake, _clock):
         await runtime.run_sandbox(config, "kata")
         assert fake.last("RunPodSandbox") == {
             "config": {
@@ -104,7 +104,7 @@ async def test_the_request_for_a_sandbox(tmp_path: Path) -> None:
 async def test_user_namespaces_groups_and_stop_signals(tmp_path: Path) -> None:
     linux = LinuxSandbox(user_namespace=IdRange(131072, 65536), strict_groups=True)
     strict = LinuxContainer(strict_groups=True)
-    async with play(tmp_path) as (runtime, fake, _clock):
+    async with start(tmp_path) as (runtime, fake, _clock):
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=linux))
         requested = fake.last("RunPodSandbox")["config"]["linux"]["security_context"]
         assert requested["supplemental_groups_policy"] == 1
@@ -157,7 +157,7 @@ async def test_the_request_for_a_container(tmp_path: Path) -> None:
         annotations={"c": "d"},
     )
 
-    async with play(tmp_path) as (runtime, fake, _clock):
+    async with start(tmp_path) as (runtime, fake, _clock):
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(host_ipc=True)))
         await runtime.create_container(sandbox, config)
         requested = fake.last("CreateContainer")
@@ -237,7 +237,7 @@ async def test_paths_of_a_node_in_a_folder(tmp_path: Path) -> None:
     files = RealFiles(tmp_path / "node")
     files.mkdir("/var/log/pods/x")
 
-    async with play(tmp_path, files=files) as (runtime, fake, _clock):
+    async with start(tmp_path, files=files) as (runtime, fake, _clock):
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(
             sandbox, replace(CONTAINER, mounts=(Mount("/in", "/new/folder"),))
@@ -270,7 +270,7 @@ async def test_control_groups_of_systemd(tmp_path: Path) -> None:
     runc = {"options": {"SystemdCgroup": True}}
     fake.config = {"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": runc}}}
 
-    async with play(tmp_path, fake) as (runtime, fake, _clock):
+    async with start(tmp_path, fake) as (runtime, fake, _clock):
         await runtime.run_sandbox(
             replace(SANDBOX, linux=LinuxSandbox(cgroup_parent="/kubepods/burstable/poda-b"))
         )
@@ -279,7 +279,7 @@ async def test_control_groups_of_systemd(tmp_path: Path) -> None:
 
 
 async def test_commands_and_timeouts(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, _clock):
+    async with start(tmp_path) as (runtime, fake, _clock):
         fake.answers["ExecSync"] = lambda request: {"stdout": b"out", "exit_code": 3}
         assert await runtime.exec_sync("c", ["a", "b"], 1.2) == (b"out", b"", 3)
         assert fake.last("ExecSync") == {"container_id": "c", "cmd": ["a", "b"], "timeout": 2}
@@ -311,19 +311,19 @@ async def test_commands_and_timeouts(tmp_path: Path) -> None:
 
 
 async def test_changes_in_the_runtime_produce_events(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, clock):
-        heard: list[RuntimeEvent] = []
-        end = runtime.subscribe(heard.append)
+    async with start(tmp_path) as (runtime, fake, clock):
+        received: list[RuntimeEvent] = []
+        end = runtime.subscribe(received.append)
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         await runtime.start_container(made)
-        assert heard == [
+        assert received == [
             RuntimeEvent("sandbox", "uid-1", sandbox),
             RuntimeEvent("started", "uid-1", made),
         ]
-        heard.clear()
+        received.clear()
         await pass_time(clock, 3)
-        assert heard == []
+        assert received == []
         before = fake.counted()
         await pass_time(clock, 2)
         now = fake.counted() - before
@@ -331,18 +331,18 @@ async def test_changes_in_the_runtime_produce_events(tmp_path: Path) -> None:
 
         fake.end(made, 5)
         await pass_time(clock, 1.5)
-        assert heard == [RuntimeEvent("died", "uid-1", made)]
+        assert received == [RuntimeEvent("died", "uid-1", made)]
         found = runtime.container(made)
         assert found is not None
         assert (found.state, found.exit_code, found.finished_at) == ("exited", 5, 9.0)
-        heard.clear()
+        received.clear()
         fake.sandboxes[sandbox].update(state=1)
         await pass_time(clock, 1.5)
-        assert heard == [RuntimeEvent("sandbox", "uid-1", sandbox)]
-        heard.clear()
+        assert received == [RuntimeEvent("sandbox", "uid-1", sandbox)]
+        received.clear()
         del fake.containers[made], fake.sandboxes[sandbox]
         await pass_time(clock, 1.5)
-        assert heard == [
+        assert received == [
             RuntimeEvent("removed", "uid-1", made),
             RuntimeEvent("removed", "uid-1", sandbox),
         ]
@@ -352,25 +352,25 @@ async def test_changes_in_the_runtime_produce_events(tmp_path: Path) -> None:
             None,
         )
         end()
-        heard.clear()
+        received.clear()
         await runtime.run_sandbox(SANDBOX)
-        assert heard == []
+        assert received == []
 
 
 async def test_a_container_that_starts_and_ends_between_two_polls(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, clock):
-        heard: list[RuntimeEvent] = []
+    async with start(tmp_path) as (runtime, fake, clock):
+        received: list[RuntimeEvent] = []
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         await runtime.start_container(made)
-        runtime.subscribe(heard.append)
+        runtime.subscribe(received.append)
         del fake.containers[made]  # it ended, too, which was not seen
         fake._CreateContainer(
             {"pod_sandbox_id": sandbox, "config": {"image": {"image": "x"}}, "sandbox_config": {}}
         )
         fake.end("c3", 1)
         await pass_time(clock, 1.5)
-        assert heard == [
+        assert received == [
             RuntimeEvent("died", "uid-1", "c3"),
             RuntimeEvent("died", "uid-1", made),
             RuntimeEvent("removed", "uid-1", made),
@@ -378,7 +378,7 @@ async def test_a_container_that_starts_and_ends_between_two_polls(tmp_path: Path
 
 
 async def test_a_poll_that_fails_partially(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, clock):
+    async with start(tmp_path) as (runtime, fake, clock):
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         other = await runtime.create_container(sandbox, CONTAINER)
@@ -401,11 +401,11 @@ async def test_a_poll_that_fails_partially(tmp_path: Path) -> None:
 async def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     """A list is on its way while a container is stopped."""
 
-    async with play(tmp_path) as (runtime, fake, clock):
-        heard: list[RuntimeEvent] = []
+    async with start(tmp_path) as (runtime, fake, clock):
+        received: list[RuntimeEvent] = []
         made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
         await runtime.start_container(made)
-        runtime.subscribe(heard.append)
+        runtime.subscribe(received.append)
         serve, listed, go_on = fake.server.handler, asyncio.Event(), asyncio.Event()
 
         async def slow_list(path: str, message: bytes) -> bytes:
@@ -422,11 +422,11 @@ async def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> Non
         await asyncio.sleep(0.02)
         go_on.set()
         await stopping
-        assert heard == [RuntimeEvent("died", "uid-1", made)]
+        assert received == [RuntimeEvent("died", "uid-1", made)]
 
 
 async def test_a_container_that_ends_before_its_start_is_written_down(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, _clock):
+    async with start(tmp_path) as (runtime, fake, _clock):
         made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
         fake.containers[made].update(state=2, started_at=6 * 10**9, finished_at=5 * 10**9)
         await runtime.refresh()
@@ -438,10 +438,10 @@ async def test_a_container_that_ends_before_its_start_is_written_down(tmp_path: 
 async def test_existing_containers_at_the_start(tmp_path: Path) -> None:
     fake = FakeCri()
 
-    async with play(tmp_path, fake) as (runtime, fake, _):
+    async with start(tmp_path, fake) as (runtime, fake, _):
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)))
         await runtime.start_container(await runtime.create_container(sandbox, CONTAINER))
-    async with play(tmp_path, fake) as (runtime, fake, _):
+    async with start(tmp_path, fake) as (runtime, fake, _):
         (sandbox,) = runtime.sandboxes("uid-1")
         assert (sandbox.config, sandbox.ips) == (
             replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)),
@@ -455,7 +455,7 @@ async def test_existing_containers_at_the_start(tmp_path: Path) -> None:
             fake.last("CreateContainer")["sandbox_config"] == fake.sandboxes[sandbox.id]["config"]
         )
     fake.tells_configuration = False  # as runtimes other than containerd
-    async with play(tmp_path, fake) as (runtime, fake, _clock):
+    async with start(tmp_path, fake) as (runtime, fake, _clock):
         (sandbox,) = runtime.sandboxes("uid-1")
         recorded = sandbox.config
         assert (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.http.fakegrpc import Refusal
 from tests.runtime.cri.fakecri import FakeCri
-from tests.runtime.cri.runtimes import CONTAINER, SANDBOX, pass_time, play
+from tests.runtime.cri.runtimes import CONTAINER, SANDBOX, pass_time, start
 
 from transom.kit.clock import VirtualClock
 from transom.machines.realfiles import RealFiles
@@ -25,7 +25,7 @@ from transom.runtime.cri.runtime import CriRuntime
 
 
 async def test_conditions(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, clock):
+    async with start(tmp_path) as (runtime, fake, clock):
         assert runtime.status() == RuntimeStatus()
         assert runtime.version == ("containerd", "1.4.13")
         no_network = {
@@ -44,7 +44,7 @@ async def test_conditions(tmp_path: Path) -> None:
 
 
 async def test_the_runtime_is_unavailable_for_a_while(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, clock):
+    async with start(tmp_path) as (runtime, fake, clock):
         await runtime.run_sandbox(SANDBOX)
 
         def away(request: Message) -> Message:
@@ -74,7 +74,7 @@ async def test_logs(tmp_path: Path) -> None:
     files = RealFiles(tmp_path / "node")
     files.mkdir("/var/log/pods/x/c")
 
-    async with play(tmp_path, files=files) as (runtime, fake, clock):
+    async with start(tmp_path, files=files) as (runtime, fake, clock):
         made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
         with pytest.raises(RuntimeFailure, match="container is not running"):
             runtime.reopen_log(made)
@@ -126,7 +126,7 @@ async def test_images(tmp_path: Path) -> None:
         {"id": two, "username": "www", "size": 1 << 40},
     ]
 
-    async with play(tmp_path, fake) as (runtime, fake, _clock):
+    async with start(tmp_path, fake) as (runtime, fake, _clock):
         nginx, other = runtime.images()
         assert (nginx.uid, nginx.username, nginx.size) == (0, "", 7)
         assert (other.uid, other.username, other.size) == (None, "www", 1 << 40)
@@ -162,7 +162,7 @@ async def test_images(tmp_path: Path) -> None:
 
 
 async def test_numbers(tmp_path: Path) -> None:
-    async with play(tmp_path) as (runtime, fake, clock):
+    async with start(tmp_path) as (runtime, fake, clock):
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         await runtime.start_container(made)

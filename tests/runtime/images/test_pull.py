@@ -32,7 +32,7 @@ Scenario = Callable[[ImageService, RegistryServer], Awaitable[Any]]
 
 
 @pytest.fixture
-def play(tmp_path: Path, clock: Hasty) -> ContextFactory:
+def run_harness(tmp_path: Path, clock: Hasty) -> ContextFactory:
     @asynccontextmanager
     async def run(**server: Any) -> AsyncIterator[Any]:
         service = ImageService(tmp_path / "images", clock=clock, registries=Registries())
@@ -60,8 +60,8 @@ async def failure(call: Awaitable[Any]) -> RuntimeFailure:
     return caught.value
 
 
-async def test_a_pull_brings_the_image_once(play: ContextFactory) -> None:
-    async with play() as (service, registry):
+async def test_a_pull_brings_the_image_once(run_harness: ContextFactory) -> None:
+    async with run_harness() as (service, registry):
         built = app()
         registry.add("team/app:1", built)
         name = f"{registry.host}/team/app:1"
@@ -87,9 +87,9 @@ async def test_a_pull_brings_the_image_once(play: ContextFactory) -> None:
 
 
 async def test_equal_pulls_share_a_download_and_three_layers_are_pulled_at_a_time(
-    play: ContextFactory,
+    run_harness: ContextFactory,
 ) -> None:
-    async with play() as (service, registry):
+    async with run_harness() as (service, registry):
         built = app(layers=7, size=100)
         registry.add("app:1", built)
         name = f"{registry.host}/app:1"
@@ -102,8 +102,8 @@ async def test_equal_pulls_share_a_download_and_three_layers_are_pulled_at_a_tim
         assert registry.most_at_once <= 3
 
 
-async def test_two_processes_share_the_work(play: ContextFactory, tmp_path: Path) -> None:
-    async with play() as (service, registry):
+async def test_two_processes_share_the_work(run_harness: ContextFactory, tmp_path: Path) -> None:
+    async with run_harness() as (service, registry):
         registry.add("app:1", app(layers=4))
         name = f"{registry.host}/app:1"
         # its locks are as strange to the first as another process's
@@ -120,7 +120,7 @@ async def test_two_processes_share_the_work(play: ContextFactory, tmp_path: Path
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("seed", range(6))
 async def test_cuts_at_random_end_in_the_right_bytes(
-    play: ContextFactory, seed: int, ranges: bool
+    run_harness: ContextFactory, seed: int, ranges: bool
 ) -> None:
     chance = random.Random(seed)
     left = {"cuts": 25}
@@ -131,7 +131,7 @@ async def test_cuts_at_random_end_in_the_right_bytes(
             return chance.randrange(size)
         return None
 
-    async with play(ranges=ranges, cut=cut) as (service, registry):
+    async with run_harness(ranges=ranges, cut=cut) as (service, registry):
         built = app(seed, layers=3, size=chance.randrange(1000, 300_000))
         registry.add("app:1", built)
         for _ in range(30):  # a kubelet tries again
@@ -148,9 +148,9 @@ async def test_cuts_at_random_end_in_the_right_bytes(
 
 
 async def test_a_download_continues_where_an_earlier_process_was_killed(
-    play: ContextFactory,
+    run_harness: ContextFactory,
 ) -> None:
-    async with play() as (service, registry):
+    async with run_harness() as (service, registry):
         built = app(layers=2)
         registry.add("app:1", built)
         good, bad = built.layers
@@ -169,8 +169,8 @@ async def test_a_download_continues_where_an_earlier_process_was_killed(
         assert starts[digest_of(bad)[7:]] is None  # the last request was for all of it
 
 
-async def test_wrong_bytes_are_refused_and_leave_nothing(play: ContextFactory) -> None:
-    async with play() as (service, registry):
+async def test_wrong_bytes_are_refused_and_leave_nothing(run_harness: ContextFactory) -> None:
+    async with run_harness() as (service, registry):
         built = app(layers=1)
         registry.add("app:1", built)
         digest = digest_of(built.layers[0])
@@ -203,17 +203,17 @@ async def test_wrong_bytes_are_refused_and_leave_nothing(play: ContextFactory) -
     ],
 )
 async def test_authorization(
-    play: ContextFactory, server: dict[str, Any], auth: AuthConfig | None
+    run_harness: ContextFactory, server: dict[str, Any], auth: AuthConfig | None
 ) -> None:
-    async with play(**server) as (service, registry):
+    async with run_harness(**server) as (service, registry):
         registry.add("team/app:1", app())
         await service.pull(f"{registry.host}/team/app:1", auth, "linux")
         # one token for all, POST or GET or both
         assert sum(r.path.startswith("/token") for r in registry.requests) <= 2
 
 
-async def test_refusals(play: ContextFactory) -> None:
-    async with play(auth="bearer", public=False) as (service, registry):
+async def test_refusals(run_harness: ContextFactory) -> None:
+    async with run_harness(auth="bearer", public=False) as (service, registry):
         registry.add("team/app:1", app())
         name = f"{registry.host}/team/app:1"
         start = (
@@ -253,8 +253,8 @@ async def test_refusals(play: ContextFactory) -> None:
             )
 
 
-async def test_no_listener(play: ContextFactory) -> None:
-    async with play() as (service, registry):
+async def test_no_listener(run_harness: ContextFactory) -> None:
+    async with run_harness() as (service, registry):
         port = registry.port
         await registry.__aexit__()
         problem = await failure(service.pull(f"127.0.0.1:{port}/app:1", None, "linux"))
@@ -264,8 +264,8 @@ async def test_no_listener(play: ContextFactory) -> None:
         )
 
 
-async def test_blobs_elsewhere_get_no_credentials(play: ContextFactory) -> None:
-    async with play(auth="basic") as (service, registry):
+async def test_blobs_elsewhere_get_no_credentials(run_harness: ContextFactory) -> None:
+    async with run_harness(auth="basic") as (service, registry):
         built = app()
         async with RegistryServer() as cdn:
             cdn.add("team/app:1", built)
@@ -279,8 +279,8 @@ async def test_blobs_elsewhere_get_no_credentials(play: ContextFactory) -> None:
             )
 
 
-async def test_an_expired_token_is_replaced(play: ContextFactory) -> None:
-    async with play(auth="bearer") as (service, registry):
+async def test_an_expired_token_is_replaced(run_harness: ContextFactory) -> None:
+    async with run_harness(auth="bearer") as (service, registry):
         registry.add("team/app:1", app())
         expired: list[str] = []
 
@@ -305,9 +305,9 @@ async def test_an_expired_token_is_replaced(play: ContextFactory) -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_registry_in_trouble_gets_time(
-    play: ContextFactory, clock: Hasty, status: int
+    run_harness: ContextFactory, clock: Hasty, status: int
 ) -> None:
-    async with play() as (service, registry):
+    async with run_harness() as (service, registry):
         registry.add("app:1", app())
         troubles: dict[str, int] = {}
 
@@ -320,8 +320,8 @@ async def test_a_registry_in_trouble_gets_time(
         assert 3.0 in clock.slept
 
 
-async def test_registries_without_head_or_digest(play: ContextFactory) -> None:
-    async with play(head_digest=False) as (service, registry):
+async def test_registries_without_head_or_digest(run_harness: ContextFactory) -> None:
+    async with run_harness(head_digest=False) as (service, registry):
         built = app()
         registry.add("app:1", built)
         registry.override = lambda request: (405, {}, b"") if request.method == "HEAD" else None
@@ -341,8 +341,8 @@ def platform(system: str, version: str = "", architecture: str = "amd64") -> dic
     )
 
 
-async def test_one_name_for_both_systems_and_several_builds(play: ContextFactory) -> None:
-    async with play() as (service, registry):
+async def test_one_name_for_both_systems_and_several_builds(run_harness: ContextFactory) -> None:
+    async with run_harness() as (service, registry):
         linux, old, new = app(), windows("10.0.17763.1697"), windows("10.0.20348.587")
         top = index(
             (linux, platform("linux")),
@@ -371,9 +371,9 @@ async def test_one_name_for_both_systems_and_several_builds(play: ContextFactory
 
 
 async def test_entries_without_platform_are_judged_by_their_configuration(
-    play: ContextFactory,
+    run_harness: ContextFactory,
 ) -> None:
-    async with play() as (service, registry):
+    async with run_harness() as (service, registry):
         linux, other = app(), windows("10.0.17763.1")
         registry.add(
             "app:1", linux, other, index=index((linux, None), (other, None), kind=model.OCI_INDEX)
@@ -382,7 +382,7 @@ async def test_entries_without_platform_are_judged_by_their_configuration(
         assert (await service.pull(f"{registry.host}/app:1", None, "linux")).id == linux.id
 
 
-async def test_windows_own_layers_are_never_downloaded(play: ContextFactory) -> None:
+async def test_windows_own_layers_are_never_downloaded(run_harness: ContextFactory) -> None:
     steps = [
         {"created_by": "Apply image 10.0.17763.1"},
         {"created_by": "Install update 10.0.17763.9"},
@@ -394,7 +394,7 @@ async def test_windows_own_layers_are_never_downloaded(play: ContextFactory) -> 
     ]
     own = tar(E("Files/app.exe", b"MZ"), E("Hives/System_Delta", b"regf"))
 
-    async with play() as (service, registry):
+    async with run_harness() as (service, registry):
         marked = image(*base, own, os="windows", version="10.0.17763.9", foreign=2)
         recorded = image(*base, own, os="windows", version="10.0.17763.9", history=steps)
         for name, built in (("marked:1", marked), ("told:1", recorded)):
@@ -407,8 +407,8 @@ async def test_windows_own_layers_are_never_downloaded(play: ContextFactory) -> 
             assert found.size < 2000
 
 
-async def test_manifests_that_are_refused(play: ContextFactory) -> None:
-    async with play() as (service, registry):
+async def test_manifests_that_are_refused(run_harness: ContextFactory) -> None:
+    async with run_harness() as (service, registry):
         registry.manifests["old:1"] = orjson.dumps(
             {"schemaVersion": 1, "name": "old", "fsLayers": [], "mediaType": model.SCHEMA1[0]}
         )
@@ -433,9 +433,9 @@ async def test_manifests_that_are_refused(play: ContextFactory) -> None:
 
 
 async def test_a_bad_layer_is_discarded_and_the_image_is_not_there(
-    play: ContextFactory,
+    run_harness: ContextFactory,
 ) -> None:
-    async with play() as (service, registry):
+    async with run_harness() as (service, registry):
         registry.add(
             "bad:1", image(tar(E("good", b"1")), tar(E("fine", b"1"), E("../../out", b"2")))
         )
@@ -516,8 +516,8 @@ async def test_mirrors_come_first_and_get_no_credentials(tmp_path: Path, clock: 
         assert registry.requests and not any("authorization" in r.headers for r in mirror.requests)
 
 
-async def test_a_pull_without_waiters_ends(play: ContextFactory) -> None:
-    async with play() as (service, registry):
+async def test_a_pull_without_waiters_ends(run_harness: ContextFactory) -> None:
+    async with run_harness() as (service, registry):
         registry.add("app:1", app())
         reached, name = asyncio.Event(), f"{registry.host}/app:1"
 

@@ -7,13 +7,13 @@ import json
 from transom.cloud.provider import CloudProvider
 from transom.runtime.sim.node_storage import NodeStorage
 
-from .rig import Login
+from .harness import Login
 
 
 async def test_disks_of_the_cloud_are_disks_of_the_machine() -> None:
     login = Login()
     cloud = CloudProvider(login.clock)
-    login.rig.runtime._core.storage = NodeStorage(login.host, cloud)
+    login.harness.runtime._core.storage = NodeStorage(login.host, cloud)
     assert (await login("(Get-Disk).Number")).out == "0\r\n"
     for name in ("a", "b"):
         await cloud.attach(f"kubernetes.io/azure-disk/{name}", login.host.name, size=2 << 30)

@@ -4,7 +4,7 @@ their events, and what WMI says about them.
 
 from __future__ import annotations
 
-from tests.runtime.login.rig import Login
+from tests.runtime.login.harness import Login
 
 
 async def _powershell(login: Login, line: str) -> list[str]:
@@ -106,7 +106,7 @@ async def test_changes_of_services_are_in_the_event_log() -> None:
 
 async def test_docker_shows_usage_networks_and_disk_space() -> None:
     login = Login()
-    await login.rig.sandbox()
+    await login.harness.sandbox()
     stats = (await login("docker stats --no-stream")).out.splitlines()
     assert stats[0].split()[:3] == ["CONTAINER", "ID", "NAME"] and len(stats) == 2
     assert "Containers" in (await login("docker system df")).out

@@ -5,8 +5,8 @@ runtime as a service.
 from __future__ import annotations
 
 import pytest
-from tests.runtime.login.rig import Login
-from tests.runtime.sim import rig as rigs
+from tests.runtime.login.harness import Login
+from tests.runtime.sim import harness as rigs
 
 from transom.userland.windows.priorities import priority_of
 
@@ -14,13 +14,13 @@ _IMAGE = "mcr.microsoft.com/windows/nanoserver:1809"
 
 
 async def _container(login: Login, *command: str) -> str:
-    sandbox = await login.rig.sandbox()
-    reference = await login.rig.do(login.rig.runtime.pull_image(_IMAGE), 3600)
+    sandbox = await login.harness.sandbox()
+    reference = await login.harness.do(login.harness.runtime.pull_image(_IMAGE), 3600)
     config = rigs.ContainerConfig(
         "web", 0, _IMAGE, reference, command=command, log_path="web_0.log"
     )
-    made = await login.rig.runtime.create_container(sandbox, config)
-    await login.rig.runtime.start_container(made)
+    made = await login.harness.runtime.create_container(sandbox, config)
+    await login.harness.runtime.start_container(made)
     await login.clock.run_for(2)
     return made
 
@@ -28,8 +28,8 @@ async def _container(login: Login, *command: str) -> str:
 async def test_a_containers_process_has_the_same_number_inside_and_on_the_node() -> None:
     login = Login()
     made = await _container(login, "ping", "-t", "localhost")
-    inside = await login.rig.do(
-        login.rig.runtime.exec_sync(made, ("tasklist", "/fo", "csv", "/nh")), 10
+    inside = await login.harness.do(
+        login.harness.runtime.exec_sync(made, ("tasklist", "/fo", "csv", "/nh")), 10
     )
     pid = next(
         line.split('","')[1]
@@ -41,7 +41,7 @@ async def test_a_containers_process_has_the_same_number_inside_and_on_the_node()
     assert (await login("(Get-Process ping).SI -eq (Get-Process kubelet).SI")).out == "False\r\n"
     # The node's administrator ends it, with taskkill's exit code.
     assert (await login("taskkill", "/F", "/PID", pid)).code == 0
-    assert (login.rig.state(made).state, login.rig.state(made).exit_code) == ("exited", 1)
+    assert (login.harness.state(made).state, login.harness.state(made).exit_code) == ("exited", 1)
     assert (await login("Get-Process ping")).code == 1
 
 
@@ -57,7 +57,7 @@ async def test_docker_and_the_host_compute_service_show_what_runs() -> None:
     assert f"{made}\r\n    Windows Server Container, \tRunning" in (await login("hcsdiag list")).out
     assert made in (await login("(Get-ComputeProcess).Id")).out
     assert (await login("docker", "stop", "-t", "1", made)).code == 0
-    assert login.rig.state(made).state == "exited"
+    assert login.harness.state(made).state == "exited"
     assert made not in (await login("hcsdiag list")).out
     assert "Exited" in (await login("docker ps -a")).out
     table = (await login("docker images")).out.splitlines()
@@ -80,7 +80,7 @@ async def test_stopping_docker_takes_its_pipe_and_its_containers_with_it() -> No
     assert "\\\\.\\pipe\\docker_engine\r\n" in (await login(pipes)).out
     assert (await login("(Get-Service docker).Status")).out == "Running\r\n"
     assert (await login("Stop-Service docker")).code == 0
-    assert login.rig.state(made).state == "exited"
+    assert login.harness.state(made).state == "exited"
     assert "docker_engine" not in (await login(pipes)).out
     assert (await login("Get-Process dockerd")).code == 1
     down = await login("docker", "ps")
@@ -88,9 +88,9 @@ async def test_stopping_docker_takes_its_pipe_and_its_containers_with_it() -> No
         down.code == 1
         and "open //./pipe/docker_engine: The system cannot find the file specified." in down.err
     )
-    assert login.rig.runtime.status().runtime_reason == "DockerDaemonNotReady"
+    assert login.harness.runtime.status().runtime_reason == "DockerDaemonNotReady"
     assert (await login("Start-Service docker")).code == 0
-    assert login.rig.runtime.status().runtime_reason == ""
+    assert login.harness.runtime.status().runtime_reason == ""
     assert "docker_engine" in (await login(pipes)).out
 
 
@@ -100,7 +100,7 @@ async def test_a_runtime_that_is_disabled_stays_down_after_a_reboot() -> None:
     login.host.reboot()
     login.binaries.boot()
     login.machine.refresh()
-    assert login.rig.runtime.status().runtime_reason == "DockerDaemonNotReady"
+    assert login.harness.runtime.status().runtime_reason == "DockerDaemonNotReady"
     assert (await login("(Get-Service docker).Status")).out == "Stopped\r\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.runtime.login.rig import Login
+from tests.runtime.login.harness import Login
 
 KUBELET = (
     "--hostname-override=win-1 --v=6 "

@@ -5,7 +5,7 @@ has another name.
 from __future__ import annotations
 
 import pytest
-from tests.runtime.login.rig import Login
+from tests.runtime.login.harness import Login
 
 PATTERN = 'Get-NetAdapter | ? Name -Like "vEthernet (Ethernet*"'
 NETWORK = 'Get-HnsNetwork | ? Name -ieq "cbr0"'

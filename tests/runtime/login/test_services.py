@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.runtime.login.rig import Login
+from tests.runtime.login.harness import Login
 
 from transom.machines.windows.services import KEY
 

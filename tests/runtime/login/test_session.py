@@ -8,8 +8,8 @@ import asyncio
 from typing import Literal
 
 import pytest
-from tests.runtime.login.rig import Login
-from tests.runtime.sim import rig
+from tests.runtime.login.harness import Login
+from tests.runtime.sim import harness
 
 from transom.userland.start import start_program
 
@@ -118,7 +118,7 @@ async def test_a_foreground_program_ends_with_the_session_and_one_in_a_window_do
         "Start-Process C:\\k\\kube-proxy.exe -ArgumentList '--v=1 --feature-gates=\"A=true\"'"
     )
     assert login.binaries.started[-1].argv == ["--v=1", "--feature-gates=A=true"]
-    session = login.rig.runtime.login(
+    session = login.harness.runtime.login(
         login.machine, ("C:\\k\\kubelet.exe", "--v=1"), lambda stream, data: None
     )
     await login.clock.run_for(1)
@@ -133,7 +133,7 @@ async def test_a_foreground_program_ends_with_the_session_and_one_in_a_window_do
 async def test_control_c_ends_the_command_and_not_the_shell() -> None:
     login = Login()
     printed = bytearray()
-    shell = login.rig.runtime.login(
+    shell = login.harness.runtime.login(
         login.machine, (), lambda stream, data: printed.extend(data), stdin=True, tty=True
     )
     await login.clock.run_for(1)
@@ -151,7 +151,7 @@ async def test_control_c_ends_the_command_and_not_the_shell() -> None:
 @pytest.mark.parametrize("os", ["linux", "windows"])
 async def test_sessions_end_with_the_machine(os: Literal["linux", "windows"]) -> None:
     login = Login() if os == "windows" else None
-    place = login.rig if login is not None else rig.make("linux", start=start_program)
+    place = login.harness if login is not None else harness.make("linux", start=start_program)
     shell = place.runtime.login(
         login.machine if login else None, (), lambda stream, data: None, stdin=True, tty=True
     )
@@ -167,7 +167,7 @@ async def test_a_log_is_followed() -> None:
     printed = bytearray()
     line = "Get-Content -Tail 1 -Wait C:\\k\\kubelet.log"
     login.host.files.write(r"C:\k\kubelet.log", b"one\r\ntwo\r\n")
-    session = login.rig.runtime.login(
+    session = login.harness.runtime.login(
         login.machine, (line,), lambda stream, data: printed.extend(data)
     )
     await login.clock.run_for(2)
@@ -189,7 +189,7 @@ async def test_a_log_is_followed() -> None:
 async def test_a_linux_machine_has_a_plain_shell(
     command: tuple[str, ...], out: str, code: int
 ) -> None:
-    machine = rig.make("linux", start=start_program)
+    machine = harness.make("linux", start=start_program)
     printed = bytearray()
     session = machine.runtime.login(None, command, lambda stream, data: printed.extend(data))
     await machine.clock.run_for(1)

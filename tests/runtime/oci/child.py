@@ -13,7 +13,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from tests.runtime.behaviour import Bench, Posix, started
+from tests.runtime.behaviour import Posix, RuntimeHarness, started
 from tests.runtime.native.images import FakeImages
 
 TICK = "i=0; while true; do i=$((i+1)); echo $i; sleep 0.02; done"
@@ -23,7 +23,7 @@ async def main(folder: Path, cgroup: str) -> None:
     images = FakeImages(folder / "images")
     images.add("busybox", Cmd=["sh"])
     host, runtime, network, _ = await started(folder, cgroup, images)
-    bench = Bench(
+    harness = RuntimeHarness(
         "oci",
         runtime,
         host,
@@ -35,21 +35,21 @@ async def main(folder: Path, cgroup: str) -> None:
         folder,
         cgroup,
     )
-    sandbox = await bench.sandbox()
+    sandbox = await harness.sandbox()
     made = {
         "sandbox": sandbox,
-        "stopped": await bench.sandbox("uid-2"),
-        "ticks": await bench.run(("sh", "-c", TICK), sandbox),
-        "input": await bench.run(("cat",), sandbox, stdin=True, tty=True),
-        "ends": await bench.run(
+        "stopped": await harness.sandbox("uid-2"),
+        "ticks": await harness.run(("sh", "-c", TICK), sandbox),
+        "input": await harness.run(("cat",), sandbox, stdin=True, tty=True),
+        "ends": await harness.run(
             ("sh", "-c", "while ! test -e /volume/go; do sleep 0.02; done; exit 7"),
             sandbox,
-            mounts=(_volume(bench),),
+            mounts=(_volume(harness),),
         ),
-        "ended": await bench.run(("sh", "-c", "exit 3"), sandbox),
-        "created": await bench.create(("true",), sandbox),
+        "ended": await harness.run(("sh", "-c", "exit 3"), sandbox),
+        "created": await harness.create(("true",), sandbox),
     }
-    await bench.ended(made["ended"])
+    await harness.ended(made["ended"])
     await runtime.stop_sandbox(made["stopped"])
     sys.stdout.write(json.dumps(made) + "\n")
     sys.stdout.flush()
@@ -60,7 +60,7 @@ async def churn(folder: Path, cgroup: str) -> None:
     images = FakeImages(folder / "images")
     images.add("busybox", Cmd=["sh"])
     host, runtime, network, _ = await started(folder, cgroup, images)
-    bench = Bench(
+    harness = RuntimeHarness(
         "oci",
         runtime,
         host,
@@ -77,9 +77,9 @@ async def churn(folder: Path, cgroup: str) -> None:
 
     async def worker(number: int) -> None:
         for i in count():
-            sandbox = await bench.sandbox(f"uid-{number}-{i}")
-            first = await bench.run(("sh", "-c", TICK), sandbox, labels={"ticks": ""})
-            await bench.run(("sh", "-c", "exit 3"), sandbox)
+            sandbox = await harness.sandbox(f"uid-{number}-{i}")
+            first = await harness.run(("sh", "-c", TICK), sandbox, labels={"ticks": ""})
+            await harness.run(("sh", "-c", "exit 3"), sandbox)
             if i % 3:
                 await runtime.stop_container(first, 0)
                 await runtime.remove_sandbox(sandbox)
@@ -89,10 +89,10 @@ async def churn(folder: Path, cgroup: str) -> None:
     await asyncio.gather(*(worker(number) for number in range(6)))
 
 
-def _volume(bench: Bench) -> object:
+def _volume(harness: RuntimeHarness) -> object:
     from transom.runtime.api import Mount
 
-    return Mount("/volume", bench.volume("v")[0])
+    return Mount("/volume", harness.volume("v")[0])
 
 
 if __name__ == "__main__":

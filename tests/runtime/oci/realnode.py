@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.kubelet.conftest import IP, NODE, NoServices
 from tests.runtime import behaviour
-from tests.runtime.behaviour import Bench
+from tests.runtime.behaviour import RuntimeHarness
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -34,8 +34,8 @@ PATIENCE = 30.0
 
 
 class RealNode:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, harness: RuntimeHarness) -> None:
+        self.harness = harness
         self.clock = RealClock()
         self.rng = random.Random()
         self.api = build_api_server(
@@ -63,7 +63,7 @@ class RealNode:
         client = InProcessClient(self.api, user, user_agent="kubelet")
         events = EventRecorder(client, "kubelet", self.clock, self.rng, release=DEFAULT, host=NODE)
         settings: dict[str, Any] = {}
-        if self.bench.windows:
+        if self.harness.windows:
             settings = {
                 "cgroups_per_qos": False,
                 "enforce_node_allocatable": (),
@@ -75,13 +75,13 @@ class RealNode:
         settings["eviction_hard"] = {"memory.available": "1Mi"}
         self.env = env = KubeletContext(
             KubeletConfig(NODE, IP, cluster_dns=("10.96.0.10",), **settings),
-            os_windows.RULES if self.bench.windows else os_linux.RULES,
+            os_windows.RULES if self.harness.windows else os_linux.RULES,
             client,
             self.clock,
             self.rng,
             events,
-            self.bench.host,
-            self.bench.runtime,
+            self.harness.host,
+            self.harness.runtime,
             NoServices(),
             _no_dial,
             lambda: None,
@@ -104,7 +104,7 @@ class RealNode:
         """A pod with one container `c`."""
         one = {
             "name": "c",
-            "image": self.bench.image,
+            "image": self.harness.image,
             "imagePullPolicy": "IfNotPresent",
             "command": list(command),
         }
@@ -166,8 +166,8 @@ def status(pod: Object, name: str = "c") -> Object:
 
 @asynccontextmanager
 async def real_node(kind: str, folder: Path) -> AsyncIterator[RealNode]:
-    async with behaviour.KINDS[kind](folder) as bench:
-        node = RealNode(bench)
+    async with behaviour.KINDS[kind](folder) as harness:
+        node = RealNode(harness)
         await node.start()
         try:
             yield node

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.runtime import behaviour
-from tests.runtime.behaviour import Bench, Posix
+from tests.runtime.behaviour import Posix, RuntimeHarness
 from tests.runtime.native.images import FakeImages
 from tests.runtime.oci.escapes.attack import exchange, running, tried
 
@@ -26,7 +26,7 @@ async def main(folder: Path) -> None:
     )
     try:
         assert any(line.startswith("not root") for line in runtime.capabilities())
-        b = Bench(
+        b = RuntimeHarness(
             "oci",
             runtime,
             host,
@@ -38,8 +38,8 @@ async def main(folder: Path) -> None:
             folder,
             "",
         )
-        runtime.subscribe(b.heard)
-        await play(b)
+        runtime.subscribe(b.received)
+        await start(b)
         await attack(b, folder)
         await runtime.destroy()
     finally:
@@ -49,7 +49,7 @@ async def main(folder: Path) -> None:
         host.destroy()
 
 
-async def play(b: Bench) -> None:
+async def start(b: RuntimeHarness) -> None:
     sandbox = await b.sandbox()
     limits = LinuxContainer(
         run_as_user=1000, resources=LinuxResources(memory_limit=1 << 25, oom_score_adj=1000)
@@ -81,7 +81,7 @@ async def play(b: Bench) -> None:
     assert b"/dev/pts/0" in b"".join(printed)
 
 
-async def attack(b: Bench, folder: Path) -> None:
+async def attack(b: RuntimeHarness, folder: Path) -> None:
     """CVE-2021-25741 and CVE-2021-30465, as in `escapes`."""
     outside = folder / "outside"
     await asyncio.to_thread(outside.mkdir)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.runtime import behaviour
-from tests.runtime.behaviour import Bench, Posix
+from tests.runtime.behaviour import Posix, RuntimeHarness
 from tests.runtime.native.images import FakeImages
 
 from transom.machines import mounting
@@ -46,7 +46,7 @@ def killed_child(folder: Path, cgroup: str) -> Iterator[Made]:
     yield made
 
 
-def adopted(folder: Path, scenario: Callable[[Bench, Made], Awaitable[None]]) -> None:
+def adopted(folder: Path, scenario: Callable[[RuntimeHarness, Made], Awaitable[None]]) -> None:
     """Plays a scenario on a runtime that comes after one that was killed."""
     cgroup = f"/transom-test/adoption-{os.getpid()}"
     images = FakeImages(folder / "images")
@@ -56,7 +56,7 @@ def adopted(folder: Path, scenario: Callable[[Bench, Made], Awaitable[None]]) ->
         host, runtime, network, monitor = await behaviour.started(folder, cgroup, images)
         try:
             directory = "/var/log/pods/ns_web_uid-1"
-            b = Bench(
+            b = RuntimeHarness(
                 "oci",
                 runtime,
                 host,
@@ -68,7 +68,7 @@ def adopted(folder: Path, scenario: Callable[[Bench, Made], Awaitable[None]]) ->
                 folder,
                 cgroup,
             )
-            runtime.subscribe(b.heard)
+            runtime.subscribe(b.received)
             async with asyncio.timeout(60):
                 await scenario(b, made)
         finally:
@@ -86,7 +86,7 @@ def adopted(folder: Path, scenario: Callable[[Bench, Made], Awaitable[None]]) ->
 
 
 def test_everything_is_as_it_was(tmp_path: Path) -> None:
-    async def scenario(b: Bench, made: Made) -> None:
+    async def scenario(b: RuntimeHarness, made: Made) -> None:
         states = {
             name: b.state(made[name]).state
             for name in ("ticks", "input", "ends", "ended", "created")
@@ -168,7 +168,7 @@ def test_what_ended_while_no_kubelet_ran(tmp_path: Path) -> None:
 
 
 def test_without_its_monitor_a_containers_exit_code_is_unknown(tmp_path: Path) -> None:
-    async def scenario(b: Bench, made: Made) -> None:
+    async def scenario(b: RuntimeHarness, made: Made) -> None:
         pid = b.runtime._core.containers[made["ticks"]].pid
         os.kill(b.runtime._core.monitor.pid, signal.SIGKILL)
         ended = await b.ended(made["ticks"])
@@ -185,7 +185,7 @@ def test_without_its_monitor_a_containers_exit_code_is_unknown(tmp_path: Path) -
 
 
 def test_what_was_half_made_is_cleared_away(tmp_path: Path) -> None:
-    async def scenario(b: Bench, made: Made) -> None:
+    async def scenario(b: RuntimeHarness, made: Made) -> None:
         b.runtime.close()
         half = tmp_path / "native/node1/containers" / ("a" * 64)
         (half / "rootfs").mkdir(parents=True)

@@ -16,8 +16,8 @@ from transom.runtime.api import Mount, RuntimeFailure
 Play = Callable[[Any], None]
 
 
-async def test_the_life_of_a_sandbox(bench: Play) -> None:
-    async with bench() as b:
+async def test_the_life_of_a_sandbox(harness: Play) -> None:
+    async with harness() as b:
         first = await b.sandbox("uid-1", labels={"a": "b"})
         second = await b.sandbox("uid-2")
         assert [s.id for s in b.runtime.sandboxes()] == [second, first]
@@ -41,8 +41,8 @@ async def test_the_life_of_a_sandbox(bench: Play) -> None:
         ]
 
 
-async def test_the_life_of_a_container(bench: Play) -> None:
-    async with bench() as b:
+async def test_the_life_of_a_container(harness: Play) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox()
         made = await b.create(
             b.programs.leave(3), sandbox, labels={"a": "b"}, annotations={"c": "d"}, attempt=2
@@ -74,8 +74,8 @@ async def test_the_life_of_a_container(bench: Play) -> None:
         assert unknown.value.code == "NotFound"
 
 
-async def test_what_it_says_is_in_its_log(bench: Play) -> None:
-    async with bench() as b:
+async def test_what_it_says_is_in_its_log(harness: Play) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox()
         spoken = await b.run(b.programs.say("good news"), sandbox)
         await b.ended(spoken)
@@ -89,8 +89,8 @@ async def test_what_it_says_is_in_its_log(bench: Play) -> None:
         assert b.printed(bad, "stderr") == ["bad news"]
 
 
-async def test_it_is_asked_to_leave(bench: Play) -> None:
-    async with bench() as b:
+async def test_it_is_asked_to_leave(harness: Play) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.stay())
         await b.ready(made)
         await b.runtime.stop_container(made, 20)
@@ -100,8 +100,8 @@ async def test_it_is_asked_to_leave(bench: Play) -> None:
         assert ended.finished_at - ended.started_at < 15
 
 
-async def test_it_is_made_to_leave(bench: Play) -> None:
-    async with bench() as b:
+async def test_it_is_made_to_leave(harness: Play) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.insist())
         if b.windows:
             await b.runtime.stop_container(made, 0)
@@ -120,8 +120,8 @@ async def test_it_is_made_to_leave(bench: Play) -> None:
         ]
 
 
-async def test_a_sandbox_takes_its_containers_with_it(bench: Play) -> None:
-    async with bench() as b:
+async def test_a_sandbox_takes_its_containers_with_it(harness: Play) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.insist())
         sandbox = b.state(made).sandbox_id
         await b.runtime.stop_sandbox(sandbox)
@@ -130,8 +130,8 @@ async def test_a_sandbox_takes_its_containers_with_it(bench: Play) -> None:
         assert b.runtime.container(made) is None
 
 
-async def test_what_cannot_start(bench: Play) -> None:
-    async with bench() as b:
+async def test_what_cannot_start(harness: Play) -> None:
+    async with harness() as b:
         made = await b.create(("nosuchprogram", "x"))
         with pytest.raises(RuntimeFailure) as failure:
             await b.runtime.start_container(made)
@@ -147,8 +147,8 @@ async def test_what_cannot_start(bench: Play) -> None:
         await b.runtime.remove_container(made)
 
 
-async def test_its_surroundings(bench: Play) -> None:
-    async with bench() as b:
+async def test_its_surroundings(harness: Play) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox(hostname="web-0")
         programs = b.programs
         (name,) = await b.output(programs.hostname(), sandbox)
@@ -158,8 +158,8 @@ async def test_its_surroundings(bench: Play) -> None:
         ) == ["hello"]
 
 
-async def test_volumes(bench: Play) -> None:
-    async with bench() as b:
+async def test_volumes(harness: Play) -> None:
+    async with harness() as b:
         path, inside = b.volume("data")
         separator = "\\" if b.windows else "/"
         file = f"{inside}{separator}x"
@@ -174,8 +174,8 @@ async def test_volumes(bench: Play) -> None:
         assert b.host.files.read(f"{path}{separator}x").decode().strip() == "kept"
 
 
-async def test_commands_in_it(bench: Play) -> None:
-    async with bench() as b:
+async def test_commands_in_it(harness: Play) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.stay())
         done = await b.runtime.exec_sync(made, b.programs.say("from inside"))
         assert (done.stdout.strip(), done.stderr, done.exit_code) == (b"from inside", b"", 0)
@@ -189,8 +189,8 @@ async def test_commands_in_it(bench: Play) -> None:
         assert b.state(made).state == "running"
 
 
-async def test_a_command_with_a_client(bench: Play) -> None:
-    async with bench() as b:
+async def test_a_command_with_a_client(harness: Play) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.stay())
         process, printed = await b.exec(made, b.programs.repeat(), stdin=True)
         process.write(b"one\n")
@@ -206,8 +206,8 @@ async def test_a_command_with_a_client(bench: Play) -> None:
         assert b.state(made).state == "running"
 
 
-async def test_a_client_of_the_container_itself(bench: Play) -> None:
-    async with bench() as b:
+async def test_a_client_of_the_container_itself(harness: Play) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.repeat(), stdin=True, stdin_once=True)
         printed: list[bytes] = []
         process = await b.runtime.attach(
@@ -224,8 +224,8 @@ async def test_a_client_of_the_container_itself(bench: Play) -> None:
             await b.runtime.attach(made, lambda stream, data: None)
 
 
-async def test_its_log_is_watched_and_rotated(bench: Play) -> None:
-    async with bench() as b:
+async def test_its_log_is_watched_and_rotated(harness: Play) -> None:
+    async with harness() as b:
         made = await b.run(b.programs.repeat(), stdin=True)
         process = await b.runtime.attach(made, lambda stream, data: None, stdin=True)
         grown = asyncio.Event()
@@ -245,8 +245,8 @@ async def test_its_log_is_watched_and_rotated(bench: Play) -> None:
         process.close()
 
 
-async def test_statistics(bench: Play) -> None:
-    async with bench() as b:
+async def test_statistics(harness: Play) -> None:
+    async with harness() as b:
         sandbox = await b.sandbox()
         assert b.runtime.container_stats() == []
         made = await b.run(b.programs.stay(), sandbox)
@@ -262,8 +262,8 @@ async def test_statistics(bench: Play) -> None:
         assert b.runtime.image_filesystem().mount_point
 
 
-async def test_images(bench: Play) -> None:
-    async with bench() as b:
+async def test_images(harness: Play) -> None:
+    async with harness() as b:
         with pytest.raises(RuntimeFailure) as missing:
             await b.runtime.pull_image("docker.io/nobody/nosuchimage:none")
         assert missing.value.code in ("NotFound", "Unknown")

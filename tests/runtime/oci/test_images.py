@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.runtime import behaviour
-from tests.runtime.behaviour import Bench, Posix
+from tests.runtime.behaviour import Posix, RuntimeHarness
 
 from transom.kit.clock import RealClock
 from transom.machines.realhost import RealLinuxHost
@@ -29,7 +29,7 @@ async def test_a_container_keeps_its_image(tmp_path: Path) -> None:
         network,
         cgroup,
     ):
-        b = Bench(
+        b = RuntimeHarness(
             "oci",
             runtime,
             host,

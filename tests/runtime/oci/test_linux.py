@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.behaviour import Bench
+from tests.runtime.behaviour import RuntimeHarness
 
 from transom.machines import mounting
 from transom.machines.cpus import format_cpuset
@@ -613,7 +613,7 @@ async def test_killed_by_a_signal(oci: Play) -> None:
 
 
 async def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
-    async def scenario(b: Bench) -> None:
+    async def scenario(b: RuntimeHarness) -> None:
         sandbox = await b.sandbox()
         made = await b.run(
             (*SHELL, "echo ready; while true; do echo line; sleep 0.01; done"), sandbox

@@ -23,11 +23,11 @@ def node(tmp_path: Path) -> ContextFactory:
         pytest.skip(why)
 
     @asynccontextmanager
-    async def play() -> AsyncIterator[RealNode]:
+    async def run_harness() -> AsyncIterator[RealNode]:
         async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
             yield made
 
-    return play
+    return run_harness
 
 
 def running(pod: dict) -> bool:
@@ -68,17 +68,17 @@ async def test_a_pod(node: ContextFactory) -> None:
         pod = await n.until("web", running)
         identity = status(pod)["containerID"].removeprefix("containerd://")
         ip = pod["status"]["podIP"]
-        await n.bench.until(lambda: len(n.bench.printed(identity)) == 3)
-        assert n.bench.printed(identity) == ["web", f"{ip}\tweb", "web"]
+        await n.harness.until(lambda: len(n.harness.printed(identity)) == 3)
+        assert n.harness.printed(identity) == ["web", f"{ip}\tweb", "web"]
         assert status(pod)["ready"] is False
-        done = await n.bench.runtime.exec_sync(
+        done = await n.harness.runtime.exec_sync(
             identity, ("sh", "-c", "touch /v/ready; echo $WHERE")
         )
         assert done.stdout == b"node1\n"
         await n.until("web", lambda pod: status(pod)["ready"])
         await n.delete("web")
         await n.gone("web")
-        assert n.bench.runtime.sandboxes() == []
+        assert n.harness.runtime.sandboxes() == []
 
 
 async def test_a_pod_that_ends_and_one_that_crashes(node: ContextFactory) -> None:
@@ -136,7 +136,7 @@ async def test_the_machine_is_switched_off(node: ContextFactory) -> None:
     async with node() as n:
         await n.create("web", "sleep", "1000")
         before = status(await n.until("web", running))
-        n.bench.host.reboot()
+        n.harness.host.reboot()
         after = await n.until(
             "web", lambda pod: running(pod) and status(pod)["containerID"] != before["containerID"]
         )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 from tests.runtime import behaviour
-from tests.runtime.behaviour import Bench
-from tests.runtime.oci.conftest import StartBench, bench_starter
+from tests.runtime.behaviour import RuntimeHarness
+from tests.runtime.oci.conftest import StartHarness, bench_starter
 
 from transom.machines import mounting
 from transom.runtime.api import IdRange, LinuxContainer, LinuxSandbox, Mount, RuntimeFailure
@@ -23,11 +23,11 @@ SHELL = ("sh", "-c")
 
 
 @pytest.fixture
-def users(tmp_path: Path) -> StartBench:
+def users(tmp_path: Path) -> StartHarness:
     return bench_starter("oci", tmp_path)
 
 
-async def test_root_is_an_unprivileged_user_of_the_machine(users: StartBench) -> None:
+async def test_root_is_an_unprivileged_user_of_the_machine(users: StartHarness) -> None:
     async with users() as b:
         sandbox = await b.sandbox()
         look = (
@@ -48,7 +48,7 @@ async def test_root_is_an_unprivileged_user_of_the_machine(users: StartBench) ->
         assert b.runtime._core.sandboxes[other].plan.first_id != first
 
 
-async def test_volumes_keep_their_owners(users: StartBench) -> None:
+async def test_volumes_keep_their_owners(users: StartHarness) -> None:
     async with users() as b:
         path, _ = b.volume("data")
         b.host.files.write(f"{path}/mine", b"here\n", 0o600)
@@ -92,7 +92,7 @@ async def test_volumes_keep_their_owners(users: StartBench) -> None:
         assert list(stages_mounts(b.folder / "native").iterdir()) == []
 
 
-async def test_streams_shared_memory_and_network(users: StartBench) -> None:
+async def test_streams_shared_memory_and_network(users: StartHarness) -> None:
     async with users() as b:
         sandbox = await b.sandbox()
         look = (
@@ -106,17 +106,17 @@ async def test_streams_shared_memory_and_network(users: StartBench) -> None:
         await b.until(lambda: b.printed(again) == ["x", "0"])
         printed = await b.runtime.exec_sync(again, (*SHELL, "echo in > /dev/stdout; id -u"))
         assert printed.stdout == b"in\n0\n"
-        process, heard = await b.exec(again, ("sh",), stdin=True, tty=True)
+        process, received = await b.exec(again, ("sh",), stdin=True, tty=True)
         process.write(b"tty; exit 3\n")
         assert await process.wait() == 3
-        assert any(b"/dev/pts/0" in data for _, data in heard)
+        assert any(b"/dev/pts/0" in data for _, data in received)
 
 
 @pytest.mark.parametrize(
     "shared", ["host_network", "host_pid", "host_ipc", "host_users", "privileged"]
 )
 async def test_containers_that_share_host_namespaces_have_the_users_of_the_node(
-    users: StartBench, shared: str
+    users: StartHarness, shared: str
 ) -> None:
     async with users() as b:
         sandbox = await b.sandbox(linux=LinuxSandbox(**{shared: True}))
@@ -153,7 +153,7 @@ async def test_a_pod_that_demands_a_namespace_has_it_on_every_node(tmp_path: Pat
             await b.run(("true",), own, linux=LinuxContainer(run_as_user=70000))
 
 
-async def test_a_machine_that_cannot(users: StartBench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_that_cannot(users: StartHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unable(*arguments: Any) -> str:
         return "no such thing"
 
@@ -201,7 +201,7 @@ def test_a_node_that_asks_for_what_its_machine_cannot_is_warned_of(
     assert found == [level]
 
 
-async def test_sysctls_that_only_the_machines_users_may_have(users: StartBench) -> None:
+async def test_sysctls_that_only_the_machines_users_may_have(users: StartHarness) -> None:
     async with users() as b:
         sandbox = await b.sandbox(
             linux=LinuxSandbox(sysctls={"net.ipv4.ping_group_range": "0 2147483647"})
@@ -212,7 +212,7 @@ async def test_sysctls_that_only_the_machines_users_may_have(users: StartBench) 
 
 
 async def test_a_container_cannot_make_devices_or_change_what_is_not_its_own(
-    users: StartBench,
+    users: StartHarness,
 ) -> None:
     async with users() as b:
         path, _ = b.volume("data")
@@ -268,7 +268,7 @@ async def test_a_node_without_user_namespaces(tmp_path: Path) -> None:
     ],
 )
 async def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can(
-    users: StartBench, tmp_path: Path, fields: dict[str, Any]
+    users: StartHarness, tmp_path: Path, fields: dict[str, Any]
 ) -> None:
     async with users() as b:
         b.volume("data")
@@ -319,7 +319,7 @@ async def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can
             mounting.unmount_filesystem(b.host.files.real("/volumes/unmappable"))
 
 
-def _foreign_images(b: Bench, folder: Path) -> None:
+def _foreign_images(b: RuntimeHarness, folder: Path) -> None:
     """Images with ids that a user namespace does not have."""
     files, group, names = (folder / name for name in ("files", "group", "names"))
     for layer in (files, group, names):
@@ -335,7 +335,7 @@ def _foreign_images(b: Bench, folder: Path) -> None:
     b.add_image("foreign-number", User="70000:0")
 
 
-async def test_programs_that_change_users(users: StartBench, tmp_path: Path) -> None:
+async def test_programs_that_change_users(users: StartHarness, tmp_path: Path) -> None:
     """What entry points of images do: give a volume away, become its owner, and serve on a port
     below 1024.
     """
@@ -356,7 +356,7 @@ async def test_programs_that_change_users(users: StartBench, tmp_path: Path) -> 
         assert b.host.files.stat(f"{path}/db").uid == 999
 
 
-async def test_setuid_programs(users: StartBench, tmp_path: Path) -> None:
+async def test_setuid_programs(users: StartHarness, tmp_path: Path) -> None:
     program = tmp_path / "setuid/bin/busybox-setuid"
     program.parent.mkdir(parents=True)
     program.write_bytes(Path("/bin/busybox").read_bytes())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.runtime.api import (
     LinuxContainer,
@@ -23,7 +23,7 @@ from transom.runtime.sim.annotations import (
 from transom.userland.start import start_program
 
 
-def test_a_containers_own_wishes_come_first() -> None:
+def test_annotations_for_one_container_come_first() -> None:
     annotations = {"exit-code": "1", "web.exit-code": "2", "db.cpu": "1"}
     annotations = {f"sim.transom.dev/{key}": value for key, value in annotations.items()} | {
         "x": "y"
@@ -34,7 +34,7 @@ def test_a_containers_own_wishes_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "attempt", "expected"),
+    ("annotations", "attempt", "expected"),
     [
         ({}, 0, {}),
         ({"exit-code": "3"}, 0, {"run_time": 0.0, "exit_code": 3}),
@@ -53,8 +53,8 @@ def test_a_containers_own_wishes_come_first() -> None:
         ({"log-lines": "3", "log-interval": "100ms"}, 0, {"log_lines": 3, "log_interval": 0.1}),
     ],
 )
-def test_plans(wishes: dict[str, str], attempt: int, expected: dict[str, object]) -> None:
-    assert make_container_plan(wishes, attempt) == NO_PLAN._replace(**expected)
+def test_plans(annotations: dict[str, str], attempt: int, expected: dict[str, object]) -> None:
+    assert make_container_plan(annotations, attempt) == NO_PLAN._replace(**expected)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,11 @@ def test_failures(value: str, expected: SimulatedFailure | None) -> None:
 
 
 async def test_run_time_and_exit_code() -> None:
-    r = rig.make()
-    main = await r.container("ignore", wishes=rig.wishes(run_time="10s", exit_code="3"))
+    r = harness.make()
+    main = await r.container(
+        "ignore",
+        annotations=harness.annotations(run_time="10s", exit_code="3"),
+    )
     await r.clock.run_for(9.9)
     assert r.state(main).state == "running"
     await r.clock.run_for(0.1)
@@ -85,8 +88,8 @@ async def test_run_time_and_exit_code() -> None:
 
 
 async def test_a_server_can_be_slow_to_be_ready() -> None:
-    r = rig.make()
-    await r.container("serve", "80", wishes=rig.wishes(ready_delay="5s"))
+    r = harness.make()
+    await r.container("serve", "80", annotations=harness.annotations(ready_delay="5s"))
     with pytest.raises(ConnectionRefusedError):
         await r.dataplane.connect("10.244.1.2", 80)
     await r.clock.run_for(5)
@@ -94,9 +97,10 @@ async def test_a_server_can_be_slow_to_be_ready() -> None:
 
 
 async def test_lines_come_one_by_one() -> None:
-    r = rig.make()
+    r = harness.make()
     await r.container(
-        "ignore", wishes=rig.wishes(log="hello\nthere", log_lines="2", log_interval="2s")
+        "ignore",
+        annotations=harness.annotations(log="hello\nthere", log_lines="2", log_interval="2s"),
     )
     await r.clock.run_for(1)
     assert [line[31:] for line in r.log().splitlines()] == [
@@ -109,12 +113,12 @@ async def test_lines_come_one_by_one() -> None:
 
 
 async def test_memory_grows_until_the_limit_is_met() -> None:
-    r = rig.make()
+    r = harness.make()
     limited = LinuxContainer(resources=LinuxResources(memory_limit=200 << 20))
     main = await r.container(
         "ignore",
         linux=limited,
-        wishes=rig.wishes(memory="0s=50Mi,60s=300Mi", cpu="0s=500m,30s=0"),
+        annotations=harness.annotations(memory="0s=50Mi,60s=300Mi", cpu="0s=500m,30s=0"),
     )
     await r.clock.run_for(59)
     (stats,) = r.runtime.container_stats()
@@ -126,23 +130,23 @@ async def test_memory_grows_until_the_limit_is_met() -> None:
 
 
 async def test_pulls_starts_and_sandboxes_fail_as_often_as_wished() -> None:
-    r = rig.make()
-    config = SandboxConfig("web", "ns", "uid-1", annotations=rig.wishes(fail_pull="1"))
+    r = harness.make()
+    config = SandboxConfig("web", "ns", "uid-1", annotations=harness.annotations(fail_pull="1"))
     with pytest.raises(RuntimeFailure, match="manifest for busybox:latest not found"):
         await r.runtime.pull_image("busybox", None, config)
     assert await r.do(r.runtime.pull_image("busybox", None, config))
     with pytest.raises(RuntimeFailure, match="Error response from daemon: no luck"):
-        await r.container("ignore", wishes=rig.wishes(fail_start="no luck"))
-    assert await r.container("ignore", wishes=rig.wishes(fail_start="1"), attempt=1)
+        await r.container("ignore", annotations=harness.annotations(fail_start="no luck"))
+    assert await r.container("ignore", annotations=harness.annotations(fail_start="1"), attempt=1)
     with pytest.raises(RuntimeFailure, match="Error response from daemon: gone"):
-        await r.sandbox(annotations=rig.wishes(fail_sandbox="gone"))
+        await r.sandbox(annotations=harness.annotations(fail_sandbox="gone"))
 
 
 @pytest.mark.parametrize(
     ("labels", "init"), [({"job-name": "migrate"}, False), ({}, True)], ids=["job", "init"]
 )
 async def test_an_unknown_program_that_must_end_does(labels: dict[str, str], init: bool) -> None:
-    r = rig.make(start=start_program)
+    r = harness.make(start=start_program)
     job = await r.sandbox(labels=labels, uid="job")
 
     async def start(number: int, *command: str, sandbox: str = job, **fields: Any) -> str:

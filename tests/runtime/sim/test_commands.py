@@ -5,7 +5,7 @@ import errno
 import socket
 
 import pytest
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.kit import dnswire as wire
 from transom.network.api import DnsConfig
@@ -14,7 +14,7 @@ from transom.runtime.sim.engine import Flavour
 
 
 async def test_log_lines() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("say", "one\ntwo\nthr")
     context = r.programs[0].context
     recorded: list[str] = []
@@ -38,14 +38,14 @@ async def test_log_lines() -> None:
 
 
 async def test_containerd_leaves_the_last_line_open_too() -> None:
-    r = rig.make(flavour="containerd")
+    r = harness.make(flavour="containerd")
     await r.container("say", "open end")
     r.programs[0].context.exit(0)
     assert r.log().endswith(" stdout P open end\n")
 
 
 async def test_a_log_that_was_moved_is_opened_again() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("say", "before\n")
     path = r.state(main).log_path
     r.host.files.rename(path, path + ".1")
@@ -57,7 +57,7 @@ async def test_a_log_that_was_moved_is_opened_again() -> None:
 
 
 async def test_exec() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("ignore")
     process, printed = await r.exec(main, "cat", stdin=True)
     process.write(b"a\nb")
@@ -70,7 +70,7 @@ async def test_exec() -> None:
 
 
 async def test_a_slow_client_holds_up_output() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("ignore")
     process, printed = await r.exec(main, "ignore")
     context = r.programs[-1].context
@@ -89,7 +89,7 @@ async def test_a_slow_client_holds_up_output() -> None:
 
 
 async def test_a_client_that_disconnects_ends_its_command_and_not_the_container() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("ignore")
     process, _ = await r.exec(main, "ignore")
     process.close()
@@ -130,7 +130,7 @@ async def test_a_client_that_disconnects_ends_its_command_and_not_the_container(
     ],
 )
 async def test_exec_of_nothing(os: str, flavour: Flavour, text: str) -> None:
-    r = rig.make(os, flavour)  # type: ignore[arg-type]
+    r = harness.make(os, flavour)  # type: ignore[arg-type]
     main = await r.container(
         "ignore",
         image="mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox",
@@ -158,7 +158,7 @@ async def test_exec_of_nothing(os: str, flavour: Flavour, text: str) -> None:
     ],
 )
 async def test_a_probe_that_takes_too_long(flavour: Flavour, text: str, left: bool) -> None:
-    r = rig.make(flavour=flavour)
+    r = harness.make(flavour=flavour)
     main = await r.container("ignore")
     with pytest.raises(RuntimeFailure) as raised:
         await r.do(r.runtime.exec_sync(main, ["ignore"], 2), 3)
@@ -167,7 +167,7 @@ async def test_a_probe_that_takes_too_long(flavour: Flavour, text: str, left: bo
 
 
 async def test_a_terminal_echoes_edits_and_interrupts() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("ignore")
     process, printed = await r.exec(main, "cat", stdin=True, tty=True)
     process.resize(120, 40)
@@ -177,13 +177,13 @@ async def test_a_terminal_echoes_edits_and_interrupts() -> None:
     process.write(b"\x03")
     process.write(b"\x04")
     assert await r.do(process.wait()) == 0
-    assert r.programs[-1].heard == ["SIGWINCH", "SIGINT"]
+    assert r.programs[-1].received == ["SIGWINCH", "SIGINT"]
     assert b"".join(data for _, data in printed) == b"ab\b \bc\r\n^C> ac\r\n"
     assert {stream for stream, _ in printed} == {"stdout"}
 
 
 async def test_attached_clients_share_a_container() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("cat", stdin=True, stdin_once=True)
     printed: list[bytes] = []
     first, second = [
@@ -201,7 +201,7 @@ async def test_attached_clients_share_a_container() -> None:
 
 @pytest.mark.parametrize("flavour", ["docker", "containerd"])
 async def test_a_container_outlives_clients_of_its_input(flavour: Flavour) -> None:
-    r = rig.make(flavour=flavour)
+    r = harness.make(flavour=flavour)
     main = await r.container("cat", stdin=True)
     printed: list[bytes] = []
     first, second = [
@@ -216,7 +216,7 @@ async def test_a_container_outlives_clients_of_its_input(flavour: Flavour) -> No
 
 
 async def test_ports() -> None:
-    r = rig.make()
+    r = harness.make()
     sandbox = await r.sandbox()
     await r.container("serve", "80", sandbox=sandbox)
     await r.container("serve", "81", "127.0.0.1", sandbox=sandbox)
@@ -243,7 +243,7 @@ async def test_ports() -> None:
 
 
 async def test_low_ports_are_roots() -> None:
-    r = rig.make()
+    r = harness.make()
     await r.container("ignore", linux=LinuxContainer(run_as_user=1000))
     with pytest.raises(PermissionError):
         r.programs[0].context.network.listen(80, lambda connection: None)
@@ -252,7 +252,7 @@ async def test_low_ports_are_roots() -> None:
 
 async def test_port_forward_on_windows_needs_wincat() -> None:
     image = "mcr.microsoft.com/windows/nanoserver:1809"
-    r = rig.make("windows")
+    r = harness.make("windows")
     sandbox = await r.sandbox()
     await r.container("serve", "80", image=image, sandbox=sandbox)
     assert (await r.runtime.port_forward(sandbox, 80)).recv(9) == b"hello"
@@ -261,7 +261,7 @@ async def test_port_forward_on_windows_needs_wincat() -> None:
         match=r"because dial tcp 127.0.0.1:81: connectex: No connection could be made",
     ):
         await r.runtime.port_forward(sandbox, 81)
-    old = rig.make("windows", sandbox_image="mcr.microsoft.com/k8s/core/pause:1.1.0")
+    old = harness.make("windows", sandbox_image="mcr.microsoft.com/k8s/core/pause:1.1.0")
     sandbox = await old.sandbox()
     with pytest.raises(RuntimeFailure) as raised:
         await old.runtime.port_forward(sandbox, 80)
@@ -278,7 +278,7 @@ async def test_names_are_found_in_the_hosts_file_then_by_dns() -> None:
     async def lookup(name: str, dns: DnsConfig) -> list[str]:
         return ["10.96.0.7"] if name == "db.ns.svc.cluster.local" else []
 
-    r = rig.make(lookup=lookup)
+    r = harness.make(lookup=lookup)
     await r.container("ignore", sandbox=await r.sandbox(dns=SEARCHES))
     context = r.programs[0].context
     assert context.files.read("/etc/resolv.conf") == (
@@ -303,7 +303,7 @@ async def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
         reply = wire.PackedMessage(name, wire.NOERROR if found else wire.NXDOMAIN, found)
         return reply.message(message.id, name + b"\0\1\0\1", message.flags, 512)
 
-    r = rig.make()
+    r = harness.make()
     r.dataplane.ask = ask
     await r.container("ignore", sandbox=await r.sandbox(dns=SEARCHES))
     context = r.programs[0].context
@@ -324,7 +324,7 @@ async def test_without_a_listener_the_network_decides_on_the_loopback_too() -> N
         requested.append((address, port, source))
         raise ConnectionRefusedError(errno.ECONNREFUSED, "")
 
-    r = rig.make()
+    r = harness.make()
     r.dataplane.connect = connect
     await r.container("ignore")
     context = r.programs[0].context

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.machines.windows.host import CREDENTIAL_SPECS
 from transom.runtime.api import (
@@ -35,7 +35,7 @@ from transom.userland.start import start_program
 async def test_stopping(
     os: str, flavour: Flavour, program: str, grace: float, code: int, seconds: float
 ) -> None:
-    r = rig.make(os, flavour)  # type: ignore[arg-type]
+    r = harness.make(os, flavour)  # type: ignore[arg-type]
     image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
     main = await r.container(program, image=image)
     begun = r.clock.time()
@@ -43,7 +43,7 @@ async def test_stopping(
     state = r.state(main)
     assert (state.state, state.exit_code) == ("exited", code)
     assert state.finished_at - begun == seconds
-    assert r.programs[0].heard == ["CTRL_SHUTDOWN_EVENT" if os == "windows" else "SIGTERM"]
+    assert r.programs[0].received == ["CTRL_SHUTDOWN_EVENT" if os == "windows" else "SIGTERM"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def test_stopping(
 async def test_programs_shut_down_their_windows_container(
     program: str, code: int, seconds: float
 ) -> None:
-    r = rig.make("windows", "containerd")
+    r = harness.make("windows", "containerd")
     main = await r.container(program, image="mcr.microsoft.com/windows/nanoserver:1809")
     begun, power = r.clock.time(), r.programs[0].context.windows.power
     assert power.request("off", 30) and not power.request("restart", 0) and power.cancel()
@@ -64,9 +64,9 @@ async def test_programs_shut_down_their_windows_container(
 
 
 async def test_images_choose_their_stop_signal() -> None:
-    r = rig.make()
+    r = harness.make()
     await r.do(r.runtime.stop_container(await r.container("polite", image="nginx"), 5))
-    assert r.programs[0].heard == ["SIGQUIT"]
+    assert r.programs[0].received == ["SIGQUIT"]
 
 
 CANNOT = [
@@ -125,7 +125,7 @@ CANNOT = [
 async def test_commands_that_are_not_there(
     os: str, flavour: Flavour, program: str, code: int, reason: str, message: str
 ) -> None:
-    r = rig.make(os, flavour)  # type: ignore[arg-type]
+    r = harness.make(os, flavour)  # type: ignore[arg-type]
     image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
     with pytest.raises(RuntimeFailure) as raised:
         await r.container(program, image=image)
@@ -157,12 +157,12 @@ async def test_windows_users(flavour: Flavour, reason: str, text: str) -> None:
         (nano, "containeradministrator", "ContainerAdministrator"),
         (nano, r"NT AUTHORITY\NETWORK SERVICE", "NETWORK SERVICE"),
     ):
-        r = rig.make("windows", flavour)
+        r = harness.make("windows", flavour)
         await r.container(
             "ignore", image=image, windows=WindowsContainer(run_as_user_name=requested)
         )
         assert r.programs[0].context.env["USERNAME"] == r.programs[0].context.user == user
-    r = rig.make("windows", flavour)
+    r = harness.make("windows", flavour)
     with pytest.raises(RuntimeFailure):
         await r.container(
             "ignore", image=nano, windows=WindowsContainer(run_as_user_name="FooLish")
@@ -173,7 +173,7 @@ async def test_windows_users(flavour: Flavour, reason: str, text: str) -> None:
 
 
 async def test_what_a_program_receives() -> None:
-    r = rig.make()
+    r = harness.make()
     await r.container(
         image="nginx",
         args=("nginx", "-T"),
@@ -201,7 +201,7 @@ async def test_what_a_program_receives() -> None:
 
 
 async def test_a_working_directory_that_is_a_file_is_refused() -> None:
-    r = rig.make()
+    r = harness.make()
     with pytest.raises(RuntimeFailure, match=r"init caused: mkdir /etc/passwd: not a directory"):
         await r.container("polite", working_dir="/etc/passwd")
     (c,) = r.runtime.containers()
@@ -209,7 +209,7 @@ async def test_a_working_directory_that_is_a_file_is_refused() -> None:
 
 
 async def test_windows_environment_names_have_no_case() -> None:
-    r = rig.make("windows")
+    r = harness.make("windows")
     env = (("PATH", "x"), ("Foo", "1"), ("FOO", "2"))
     await r.container("ignore", image="mcr.microsoft.com/windows/nanoserver:1809", env=env)
     seen = r.programs[0].context.env
@@ -218,11 +218,11 @@ async def test_windows_environment_names_have_no_case() -> None:
 
 
 async def test_memory_past_the_limit_kills_on_linux_and_is_refused_on_windows() -> None:
-    r = rig.make()
+    r = harness.make()
     limited = LinuxContainer(resources=LinuxResources(memory_limit=64 << 20))
     main = await r.container("eat", str(100 << 20), linux=limited)
     assert (r.state(main).exit_code, r.state(main).reason) == (137, "OOMKilled")
-    w = rig.make("windows")
+    w = harness.make("windows")
     small = WindowsContainer(resources=WindowsResources(memory_limit=64 << 20))
     main = await w.container(
         "eat", str(100 << 20), image="mcr.microsoft.com/windows/nanoserver:1809", windows=small
@@ -232,7 +232,7 @@ async def test_memory_past_the_limit_kills_on_linux_and_is_refused_on_windows() 
 
 
 async def test_a_machine_without_memory_kills_the_largest() -> None:
-    r = rig.make()
+    r = harness.make()
     sandbox = await r.sandbox()
     first = await r.container("eat", str(6 << 30), sandbox=sandbox)
     second = await r.container("eat", str(3 << 30), sandbox=sandbox)
@@ -240,7 +240,7 @@ async def test_a_machine_without_memory_kills_the_largest() -> None:
 
 
 async def test_limits_hold_the_processor() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container(
         "ignore",
         linux=LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000)),
@@ -282,7 +282,7 @@ async def test_limits_hold_the_processor() -> None:
 async def test_limits_hold_scripts_that_compute(
     os: str, limits: dict[str, Any], jobs: int, cores: float
 ) -> None:
-    r = rig.make(os, start=start_program)  # type: ignore[arg-type]
+    r = harness.make(os, start=start_program)  # type: ignore[arg-type]
     loop = "while true; do :; done"
     busy = " & ".join([loop] * jobs)
     command = ("sh", "-c", busy)
@@ -307,7 +307,7 @@ async def test_limits_hold_scripts_that_compute(
 
 
 async def test_mounts() -> None:
-    r = rig.make()
+    r = harness.make()
     r.host.files.mkdir("/data")
     mounts = (
         Mount("/mnt/data", "/data"),
@@ -327,7 +327,7 @@ async def test_mounts() -> None:
 async def test_docker_on_windows_mounts_no_files() -> None:
     image = "mcr.microsoft.com/windows/nanoserver:1809"
     for flavour in ("docker", "containerd"):
-        r = rig.make("windows", flavour)  # type: ignore[arg-type]
+        r = harness.make("windows", flavour)  # type: ignore[arg-type]
         r.host.files.write(r"C:\file", b"x")
         mounted = r.container(
             "ignore", image=image, mounts=(Mount(r"c:\f", r"C:\file", read_only=True),)
@@ -346,7 +346,7 @@ async def test_docker_on_windows_mounts_no_files() -> None:
 
 
 async def test_credential_specs_go_through_dockers_registry() -> None:
-    r = rig.make("windows")
+    r = harness.make("windows")
     spec = WindowsContainer(credential_spec='{"a":1}')
     main = await r.container(
         "ignore", image="mcr.microsoft.com/windows/nanoserver:1809", windows=spec
@@ -361,7 +361,7 @@ async def test_credential_specs_go_through_dockers_registry() -> None:
 
 
 async def test_processes_of_a_pod_can_be_shared() -> None:
-    r = rig.make()
+    r = harness.make()
     sandbox = await r.sandbox(linux=LinuxSandbox(share_processes=True))
     first = await r.container("polite", sandbox=sandbox)
     await r.container("ignore", sandbox=sandbox)
@@ -374,7 +374,7 @@ async def test_processes_of_a_pod_can_be_shared() -> None:
     assert table.signal(2, "SIGTERM")
     assert r.state(first).exit_code == 0
     assert not table.signal(2, "SIGTERM")
-    alone = rig.make()
+    alone = harness.make()
     main = await alone.container("ignore")
     table = alone.programs[0].context.processes
     assert table.signal(1, "SIGKILL")
@@ -382,8 +382,8 @@ async def test_processes_of_a_pod_can_be_shared() -> None:
 
 
 async def test_removal_takes_everything_along() -> None:
-    r = rig.make()
-    r.host.files.mkdir(rig.LOG_DIRECTORY["linux"])
+    r = harness.make()
+    r.host.files.mkdir(harness.LOG_DIRECTORY["linux"])
     used = r.host.disk().used
     sandbox = await r.sandbox()
     main = await r.container("say", "hello\n", sandbox=sandbox)
@@ -400,7 +400,7 @@ async def test_removal_takes_everything_along() -> None:
 
 
 async def test_two_stop_calls_wait_for_the_same_end() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("ignore")
     stops = [asyncio.ensure_future(r.runtime.stop_container(main, grace)) for grace in (9, 3)]
     await r.clock.run_for(4)
@@ -423,7 +423,7 @@ SHIM = "failed to create shim task: OCI runtime create failed: runc create faile
     ],
 )
 async def test_containerd_words_failures_as_its_version_does(version: str, caused: str) -> None:
-    r = rig.make("linux", "containerd", version=version)
+    r = harness.make("linux", "containerd", version=version)
     with pytest.raises(RuntimeFailure) as failure:
         await r.container("missing")
     assert str(failure.value).partition("desc = ")[2] == (
@@ -434,7 +434,7 @@ async def test_containerd_words_failures_as_its_version_does(version: str, cause
 
 async def test_the_variables_of_all_containers_have_a_limit() -> None:
     """One pod can have hundreds of containers, each with the variables of all Services."""
-    r = rig.make()
+    r = harness.make()
     shared = "x" * 1000
     env = tuple((f"V{n}", shared) for n in range(20_000))
     made = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.runtime.api import LinuxSandbox, Mount, RuntimeFailure, WindowsContainer
 
@@ -15,7 +15,7 @@ CONFIG = r"C:\var\lib\kubelet\pods\uid-1\volumes\config"
 
 
 async def start(
-    r: rig.Rig,
+    r: harness.SimHarness,
     user: str = r"NT AUTHORITY\SYSTEM",
     image: str = CORE,
     command: tuple[str, ...] = ("serve", "8080"),
@@ -34,8 +34,8 @@ async def start(
     )
 
 
-def make(version: str = "1.7.29", build: int = 20348) -> rig.Rig:
-    return rig.make("windows", "containerd", version=version, build=build)
+def make(version: str = "1.7.29", build: int = 20348) -> harness.SimHarness:
+    return harness.make("windows", "containerd", version=version, build=build)
 
 
 @pytest.mark.windows(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.runtime.api import AuthConfig, RuntimeFailure
 from transom.runtime.sim.catalogue import (
@@ -209,7 +209,7 @@ PULLS: list[tuple[str, Flavour, int, str, str]] = [
 async def test_what_cannot_be_pulled_says_why(
     os: str, flavour: Flavour, build: int, image: str, failure: str
 ) -> None:
-    r = rig.make(os, flavour, build=build or 17763, catalogue=catalogue_with(MINE, "mine"))  # type: ignore[arg-type]
+    r = harness.make(os, flavour, build=build or 17763, catalogue=catalogue_with(MINE, "mine"))  # type: ignore[arg-type]
     with pytest.raises(RuntimeFailure) as raised:
         await r.do(r.runtime.pull_image(image))
     assert f"{raised.value.code}: {raised.value.description}" == failure
@@ -218,16 +218,16 @@ async def test_what_cannot_be_pulled_says_why(
 async def test_images_of_older_builds_are_pulled_by_docker_and_not_by_containerd() -> None:
     mine = catalogue_with(MINE, "mine")
     for image in ("registry.example/old", "registry.example/listed"):
-        r = rig.make("windows", "docker", catalogue=mine)
+        r = harness.make("windows", "docker", catalogue=mine)
         assert await r.do(r.runtime.pull_image(image))
-    r = rig.make("windows", "containerd", catalogue=mine)
+    r = harness.make("windows", "containerd", catalogue=mine)
     assert await r.do(r.runtime.pull_image("registry.example/old"))
     with pytest.raises(RuntimeFailure):
         await r.do(r.runtime.pull_image("registry.example/listed"))
 
 
 async def test_private_images_want_credentials() -> None:
-    r = rig.make(catalogue=catalogue_with(MINE, "mine"))
+    r = harness.make(catalogue=catalogue_with(MINE, "mine"))
     with pytest.raises(RuntimeFailure, match="pull access denied"):
         await r.do(r.runtime.pull_image("registry.example/secret"))
     assert await r.do(r.runtime.pull_image("registry.example/secret", AuthConfig("anyone", "x")))
@@ -239,8 +239,8 @@ async def test_private_images_want_credentials() -> None:
 async def test_an_image_has_an_id_tags_digests_and_a_user() -> None:
     mine = catalogue_with(MINE, "mine")
     docker, containerd = (
-        rig.make(catalogue=mine),
-        rig.make(flavour="containerd", catalogue=mine),
+        harness.make(catalogue=mine),
+        harness.make(flavour="containerd", catalogue=mine),
     )
     reference = await docker.do(docker.runtime.pull_image("nginx:mine"))
     image = docker.runtime.image("nginx:mine")
@@ -263,7 +263,7 @@ async def test_an_image_has_an_id_tags_digests_and_a_user() -> None:
 
 
 async def test_a_pull_takes_time_and_room_once() -> None:
-    r = rig.make()
+    r = harness.make()
     used = r.host.disk().used
     pulls = [asyncio.ensure_future(r.runtime.pull_image("nginx")) for _ in range(2)]
     await r.clock.run_for(0.15)

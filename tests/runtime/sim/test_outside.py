@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.variables import MACHINE
@@ -51,7 +51,7 @@ async def test_a_machine_behind_a_proxy_needs_its_settings(
     flavour: Flavour, variables: dict[str, str], failure: str
 ) -> None:
     async def test() -> None:
-        r = rig.make("windows", flavour)
+        r = harness.make("windows", flavour)
         assert isinstance(r.host, WindowsHost)
         r.runtime.proxy = PROXY
         for name, value in variables.items():

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.runtime.api import LinuxSandbox, RuntimeFailure
 from transom.runtime.sim.engine import Flavour
 
 
 async def test_a_sandbox_has_an_address_until_it_is_stopped() -> None:
-    r = rig.make()
+    r = harness.make()
     sandbox = await r.sandbox()
     (found,) = r.runtime.sandboxes("uid-1")
     assert (found.id, found.state, found.ips) == (sandbox, "ready", ("10.244.1.2",))
@@ -66,14 +66,14 @@ FAILURES = [
 async def test_sandboxes_that_cannot_be(
     os: str, flavour: str, options: dict[str, str], handler: str, text: str
 ) -> None:
-    r = rig.make(os, flavour, **options)  # type: ignore[arg-type]
+    r = harness.make(os, flavour, **options)  # type: ignore[arg-type]
     with pytest.raises(RuntimeFailure) as raised:
         await r.sandbox(handler)
     assert raised.value.description == text
 
 
 async def test_no_address_no_sandbox() -> None:
-    r = rig.make()
+    r = harness.make()
     r.network.fault = "cni config uninitialized"
     with pytest.raises(RuntimeFailure) as raised:
         await r.sandbox()
@@ -87,7 +87,7 @@ async def test_no_address_no_sandbox() -> None:
         r.runtime.status().network_message
         == "docker: network plugin is not ready: cni config uninitialized"
     )
-    c = rig.make(flavour="containerd")
+    c = harness.make(flavour="containerd")
     c.network.fault = "cni config uninitialized"
     with pytest.raises(RuntimeFailure, match='failed to setup network for sandbox "'):
         await c.sandbox()
@@ -100,25 +100,25 @@ async def test_no_address_no_sandbox() -> None:
 
 async def test_the_hosts_network_is_there_on_linux_only() -> None:
     host = LinuxSandbox(host_network=True)
-    r = rig.make()
+    r = harness.make()
     sandbox = await r.sandbox(linux=host)
     assert r.runtime.sandboxes()[0].ips == ()
     await r.container("serve", "8080", sandbox=sandbox)
     assert (await r.dataplane.connect("10.0.0.1", 8080)).recv(9) == b"hello"
-    d = rig.make("windows", "docker")
+    d = harness.make("windows", "docker")
     with pytest.raises(RuntimeFailure) as raised:
         await d.sandbox(linux=host)
     assert raised.value.description == (
         'failed to start sandbox container for pod "web": Error response from daemon: '
         "network host not found"
     )
-    c = rig.make("windows", "containerd")
+    c = harness.make("windows", "containerd")
     await c.sandbox(linux=host)
     assert c.runtime.sandboxes()[0].ips == ("10.244.1.2",)
 
 
 async def test_a_reboot_ends_everything() -> None:
-    r = rig.make()
+    r = harness.make()
     main = await r.container("serve", "80")
     r.host.reboot()
     state = r.state(main)
@@ -130,7 +130,7 @@ async def test_a_reboot_ends_everything() -> None:
 
 
 async def test_builds_must_match_in_process_isolation() -> None:
-    r = rig.make("windows", "docker")
+    r = harness.make("windows", "docker")
     image = "example/windows-app:1803"
     sandbox = await r.sandbox()
     with pytest.raises(RuntimeFailure) as raised:
@@ -148,7 +148,7 @@ async def test_builds_must_match_in_process_isolation() -> None:
         "ContainerCannotRun",
         c.created_at,
     )
-    d = rig.make("windows", "containerd")
+    d = harness.make("windows", "containerd")
     with pytest.raises(RuntimeFailure) as raised:
         await d.container("ignore", image=image)
     (c,) = d.runtime.containers()
@@ -164,7 +164,7 @@ async def test_builds_must_match_in_process_isolation() -> None:
 
 
 async def test_a_pause_image_of_another_build() -> None:
-    r = rig.make("windows", "docker", build=18362, sandbox_image="kubeletwin/pause")
+    r = harness.make("windows", "docker", build=18362, sandbox_image="kubeletwin/pause")
     with pytest.raises(
         RuntimeFailure,
         match="The container operating system does not match the host operating system",
@@ -175,15 +175,15 @@ async def test_a_pause_image_of_another_build() -> None:
 async def test_hyperv_isolation_takes_older_builds() -> None:
     old, new = "example/windows-app:1803", "example/windows-app:1909"
     annotation = {"experimental.windows.kubernetes.io/isolation-type": "hyperv"}
-    r = rig.make("windows", "docker", hyperv_gate=True)
+    r = harness.make("windows", "docker", hyperv_gate=True)
     sandbox = await r.sandbox(annotations=annotation)
     assert r.runtime.sandboxes()[0].ips == ()  # the address is the container's
     assert await r.container("ignore", image=old, sandbox=sandbox)
     assert r.runtime.sandboxes()[0].ips == ("10.244.1.2",)
-    off = rig.make("windows", "docker")
+    off = harness.make("windows", "docker")
     with pytest.raises(RuntimeFailure):
         await off.container("ignore", image=old, sandbox=await off.sandbox(annotations=annotation))
-    c = rig.make("windows", "containerd", version="1.7.0")
+    c = harness.make("windows", "containerd", version="1.7.0")
     sandbox = await c.sandbox("runhcs-wcow-hypervisor")
     assert await c.container("ignore", image=old, sandbox=sandbox)
     with pytest.raises(RuntimeFailure):
@@ -195,5 +195,5 @@ async def test_hyperv_isolation_takes_older_builds() -> None:
 @pytest.mark.parametrize("build", [17763, 18362, 18363, 19041, 19042, 20348, 26100])
 @pytest.mark.parametrize("flavour", ["docker", "containerd"])
 async def test_every_build_has_a_pause_image(build: int, flavour: Flavour) -> None:
-    r = rig.make("windows", flavour, build=build)
+    r = harness.make("windows", flavour, build=build)
     assert await r.sandbox()

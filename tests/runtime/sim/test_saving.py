@@ -7,18 +7,20 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from tests.runtime.sim.rig import Rig, make
+from tests.runtime.sim.harness import SimHarness, make
 
 from transom.machines.saving import SavedContents, pack_state, unpack_state
 from transom.runtime.api import Mount
 from transom.runtime.sim.engine import Flavour
 
 
-async def again(rig: Rig, os: Literal["linux", "windows"], flavour: Flavour) -> Rig:
-    await rig.clock.run_for(5)
+async def again(
+    harness: SimHarness, os: Literal["linux", "windows"], flavour: Flavour
+) -> SimHarness:
+    await harness.clock.run_for(5)
     contents = SavedContents()
     data = pack_state(
-        {"host": rig.host.save(contents), "runtime": rig.runtime.save(contents)}, contents
+        {"host": harness.host.save(contents), "runtime": harness.runtime.save(contents)}, contents
     )
     new = make(os, flavour)
     document, contents = unpack_state(data)
@@ -32,13 +34,15 @@ async def again(rig: Rig, os: Literal["linux", "windows"], flavour: Flavour) -> 
 async def test_containers_have_ended_and_keep_what_they_had(
     os: Literal["linux", "windows"], flavour: Flavour
 ) -> None:
-    rig = make(os, flavour)
+    harness = make(os, flavour)
     image = "busybox" if os == "linux" else "mcr.microsoft.com/windows/nanoserver:1809"
     folder = "/data" if os == "linux" else "C:\\data"
-    rig.host.files.mkdir(folder)
-    sandbox = await rig.sandbox(labels={"a": "b"}, attempt=2)
-    ended = await rig.container("exit", "3", image=image, sandbox=sandbox, log_path="main_0.log")
-    runs = await rig.container(
+    harness.host.files.mkdir(folder)
+    sandbox = await harness.sandbox(labels={"a": "b"}, attempt=2)
+    ended = await harness.container(
+        "exit", "3", image=image, sandbox=sandbox, log_path="main_0.log"
+    )
+    runs = await harness.container(
         "say",
         "hello\n",
         image=image,
@@ -49,16 +53,16 @@ async def test_containers_have_ended_and_keep_what_they_had(
         env=(("A", "1"),),
         mounts=(Mount("/mnt" if os == "linux" else "C:\\mnt", folder, True),),
     )
-    before = {c.id: c for c in rig.runtime.containers()}
-    images = {i.id: i for i in rig.runtime.images()}
-    used = rig.host.disk().used
-    new = await again(rig, os, flavour)
+    before = {c.id: c for c in harness.runtime.containers()}
+    images = {i.id: i for i in harness.runtime.images()}
+    used = harness.host.disk().used
+    new = await again(harness, os, flavour)
     assert {i.id: i for i in new.runtime.images()} == images
-    assert new.runtime.image_filesystem() == rig.runtime.image_filesystem()
+    assert new.runtime.image_filesystem() == harness.runtime.image_filesystem()
     assert new.host.disk().used == used
     (box,) = new.runtime.sandboxes("uid-1")
     assert (box.id, box.state, box.config.attempt) == (sandbox, "notready", 2)
-    assert box.config == rig.runtime.sandboxes()[0].config
+    assert box.config == harness.runtime.sandboxes()[0].config
     assert new.state(ended) == before[ended]
     after = new.state(runs)
     assert (after.state, after.exit_code, after.reason) == ("exited", 255, "Error")
@@ -84,14 +88,16 @@ async def test_containers_have_ended_and_keep_what_they_had(
 
 
 async def test_the_writable_layer_counts_and_is_given_back() -> None:
-    rig = make()
-    container = await rig.container("polite")
-    rig.programs[-1].context.files.write("/big", b"x" * 1_000_000)
-    (before,) = [stat for stat in rig.runtime.container_stats() if stat.writable_layer is not None]
+    harness = make()
+    container = await harness.container("polite")
+    harness.programs[-1].context.files.write("/big", b"x" * 1_000_000)
+    (before,) = [
+        stat for stat in harness.runtime.container_stats() if stat.writable_layer is not None
+    ]
     assert before.writable_layer is not None
     assert before.writable_layer.used > 1_000_000
-    used = rig.host.disk().used
-    new = await again(rig, "linux", "docker")
+    used = harness.host.disk().used
+    new = await again(harness, "linux", "docker")
     assert new.host.disk().used == used
     await new.do(new.runtime.remove_container(container))
     assert new.host.disk().used <= used - before.writable_layer.used

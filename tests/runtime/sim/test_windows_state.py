@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from tests.runtime.sim import rig as rigs
+from tests.runtime.sim import harness as rigs
 
 from transom.machines.windows.host import WindowsHost
 from transom.runtime.api import Mount, RuntimeFailure, WindowsContainer, WindowsResources
@@ -36,8 +36,8 @@ async def run() -> AsyncIterator[None]:
         yield
     finally:
         for windows in Windows.made:
-            for sandbox in windows.rig.runtime.sandboxes():
-                await windows.rig.do(windows.rig.runtime.stop_sandbox(sandbox.id), 60)
+            for sandbox in windows.harness.runtime.sandboxes():
+                await windows.harness.do(windows.harness.runtime.stop_sandbox(sandbox.id), 60)
 
 
 class Windows:
@@ -47,8 +47,8 @@ class Windows:
 
     def __init__(self, flavour: Flavour = "docker", **options: Any) -> None:
         self.made.append(self)
-        self.rig = rigs.make("windows", flavour, start=start_program, **options)
-        self.host = self.rig.host
+        self.harness = rigs.make("windows", flavour, start=start_program, **options)
+        self.host = self.harness.host
         assert isinstance(self.host, WindowsHost)
 
     async def start(
@@ -57,9 +57,9 @@ class Windows:
         windows = WindowsContainer(
             run_as_user_name=user, resources=WindowsResources(memory_limit=memory)
         )
-        sandbox = await self.rig.sandbox(uid=uid)
+        sandbox = await self.harness.sandbox(uid=uid)
         image = fields.pop("image", SERVERCORE)
-        return await self.rig.container(
+        return await self.harness.container(
             *(command or STAY), image=image, sandbox=sandbox, windows=windows, **fields
         )
 
@@ -69,8 +69,8 @@ class Windows:
         def output(stream: str, data: bytes) -> None:
             printed[stream] += data
 
-        process = await self.rig.runtime.exec(container, command, output)
-        await self.rig.clock.run_for(seconds)
+        process = await self.harness.runtime.exec(container, command, output)
+        await self.harness.clock.run_for(seconds)
         code = await process.wait()
         return Printed(printed["stdout"].decode(), printed["stderr"].decode(), code)
 
@@ -128,18 +128,18 @@ async def test_the_shutdown_timeout_of_the_containers_registry_counts(
     flavour: Flavour, milliseconds: str, seconds: float
 ) -> None:
     async with run():
-        rig = rigs.make("windows", flavour)
-        container = await rig.container("ignore", image=SERVERCORE)
-        registry = rig.programs[0].context.windows.system.registry
+        harness = rigs.make("windows", flavour)
+        container = await harness.container("ignore", image=SERVERCORE)
+        registry = harness.programs[0].context.windows.system.registry
         registry.set(
             r"HKLM\SYSTEM\CurrentControlSet\Control", "WaitToKillServiceTimeout", milliseconds
         )
-        stopping = asyncio.ensure_future(rig.runtime.stop_container(container, 30))
-        await rig.clock.run_for(60)
+        stopping = asyncio.ensure_future(harness.runtime.stop_container(container, 30))
+        await harness.clock.run_for(60)
         await stopping
-        assert rig.state(container).finished_at - rig.state(container).started_at == pytest.approx(
-            seconds, abs=0.1
-        )
+        assert harness.state(container).finished_at - harness.state(
+            container
+        ).started_at == pytest.approx(seconds, abs=0.1)
 
 
 @pytest.mark.windows("API-39")
@@ -153,18 +153,18 @@ async def test_docker_stops_its_containers_before_the_machine_shuts_down(
     """containerd leaves its containers to the machine."""
 
     async with run():
-        rig = rigs.make("windows", flavour)
-        container = await rig.container("ignore", image=SERVERCORE)
-        registry = rig.programs[0].context.windows.system.registry
+        harness = rigs.make("windows", flavour)
+        container = await harness.container("ignore", image=SERVERCORE)
+        registry = harness.programs[0].context.windows.system.registry
         registry.set(r"HKLM\SYSTEM\CurrentControlSet\Control", "WaitToKillServiceTimeout", "90000")
-        begin = rig.clock.time()
-        stopping = asyncio.ensure_future(rig.runtime.shut_down(node))
-        await rig.clock.run_for(60)
+        begin = harness.clock.time()
+        stopping = asyncio.ensure_future(harness.runtime.shut_down(node))
+        await harness.clock.run_for(60)
         await stopping
         if seconds:
-            assert rig.state(container).finished_at - begin == pytest.approx(seconds, abs=0.1)
+            assert harness.state(container).finished_at - begin == pytest.approx(seconds, abs=0.1)
         else:
-            assert rig.state(container).state == "running"
+            assert harness.state(container).state == "running"
 
 
 @pytest.mark.windows("API-05")
@@ -339,9 +339,11 @@ async def test_memory_of_processes_adds_up_to_what_the_kubelet_reports_and_hits_
             "$a = New-Object byte[] 200MB; while (1) { Start-Sleep 10 }",
             memory=300 << 20,
         )
-        await windows.rig.clock.run_for(1)
+        await windows.harness.clock.run_for(1)
         listed = await windows.cmd(container, "wmic process get workingsetsize")
-        stats = next(one for one in windows.rig.runtime.container_stats() if one.id == container)
+        stats = next(
+            one for one in windows.harness.runtime.container_stats() if one.id == container
+        )
         sizes = [int(word) for word in listed.out.split()[1:]]
         system = (8 << 10) + (136 << 10)  # the two system processes
         assert abs(sum(sizes) - system - stats.working_set) < (4 << 20)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.conftest import ContextFactory
 from tests.runtime import behaviour
-from tests.runtime.behaviour import Bench
+from tests.runtime.behaviour import RuntimeHarness
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 from tests.runtime.wine.conftest import unavailable
 
@@ -42,7 +42,7 @@ HOST_PROCESS = LinuxSandbox(host_network=True, host_process=True)
 
 
 @pytest.fixture(params=["sim", "wine"])
-def play(request: pytest.FixtureRequest, tmp_path: Path) -> ContextFactory:
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> ContextFactory:
     if request.param == "sim":
         return simulated
     why = unavailable()
@@ -53,7 +53,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> ContextFactory:
 
 
 @asynccontextmanager
-async def simulated(version: str = "1.7.29") -> AsyncIterator[Bench]:
+async def simulated(version: str = "1.7.29") -> AsyncIterator[RuntimeHarness]:
     clock, dataplane = RealClock(), TableDataplane()
     host = WindowsHost("win1", clock, build=BUILDS[20348])
     network = TableNetwork(dataplane, "192.168.0.1", "10.244.1.0/24")
@@ -65,7 +65,7 @@ async def simulated(version: str = "1.7.29") -> AsyncIterator[Bench]:
 
 
 @asynccontextmanager
-async def under_wine(folder: Path, cache: Path, version: str) -> AsyncIterator[Bench]:
+async def under_wine(folder: Path, cache: Path, version: str) -> AsyncIterator[RuntimeHarness]:
     host = RealWindowsHost("win1", RealClock(), folder / "node", build=BUILDS[20348])
     images = NodeImages(ImageService(folder / "images"), "test/win1", "windows", 20348)
     platform = WinePlatform(cache, build=20348, version=version)
@@ -77,27 +77,29 @@ async def under_wine(folder: Path, cache: Path, version: str) -> AsyncIterator[B
         yield a_bench("wine", runtime, host, network)
 
 
-def a_bench(kind: str, runtime: Any, host: Any, network: TableNetwork) -> Bench:
+def a_bench(kind: str, runtime: Any, host: Any, network: TableNetwork) -> RuntimeHarness:
     logs = r"C:\var\log\pods\web"
-    bench = Bench(kind, runtime, host, behaviour.Windows(), IMAGE, logs, network)
-    runtime.subscribe(bench.heard)
-    return bench
+    harness = RuntimeHarness(kind, runtime, host, behaviour.Windows(), IMAGE, logs, network)
+    runtime.subscribe(harness.received)
+    return harness
 
 
-async def host_process(b: Bench, command: tuple[str, ...], user: str = SYSTEM, **more: Any) -> str:
+async def host_process(
+    b: RuntimeHarness, command: tuple[str, ...], user: str = SYSTEM, **more: Any
+) -> str:
     sandbox = await b.sandbox(linux=HOST_PROCESS, hostname="")
     windows = WindowsContainer(run_as_user_name=user, host_process=True)
     return await b.run(command, sandbox, windows=windows, **more)
 
 
-async def printed(b: Bench, line: str, user: str = SYSTEM, **more: Any) -> list[str]:
+async def printed(b: RuntimeHarness, line: str, user: str = SYSTEM, **more: Any) -> list[str]:
     made = await host_process(b, ("cmd", "/c", line), user, **more)
     await b.ended(made)
     return b.printed(made)
 
 
-async def test_it_sees_the_drive_the_build_and_the_name_of_the_node(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_it_sees_the_drive_the_build_and_the_name_of_the_node(start: ContextFactory) -> None:
+    async with start() as b:
         b.host.files.write(r"C:\host.txt", b"of the node")
         lines = await printed(b, r"type C:\host.txt & echo. & hostname & ver & echo here> C:\made")
         file, name, version = (line for line in lines if line)
@@ -108,8 +110,8 @@ async def test_it_sees_the_drive_the_build_and_the_name_of_the_node(play: Contex
         assert sandbox.ips == ()
 
 
-async def test_mounts_are_at_their_paths_since_containerd_1_7(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_mounts_are_at_their_paths_since_containerd_1_7(start: ContextFactory) -> None:
+    async with start() as b:
         path, _ = b.volume("data")
         b.host.files.write(rf"{path}\a", b"mounted\n")
         lines = await printed(
@@ -120,8 +122,8 @@ async def test_mounts_are_at_their_paths_since_containerd_1_7(play: ContextFacto
         assert lines == [r"C:\hpc", "mounted", "mounted"]
 
 
-async def test_mounts_are_below_the_mount_point_in_containerd_1_6(play: ContextFactory) -> None:
-    async with play("1.6.36") as b:
+async def test_mounts_are_below_the_mount_point_in_containerd_1_6(start: ContextFactory) -> None:
+    async with start("1.6.36") as b:
         path, _ = b.volume("data")
         b.host.files.write(rf"{path}\a", b"mounted\n")
         made = await host_process(
@@ -138,8 +140,8 @@ async def test_mounts_are_below_the_mount_point_in_containerd_1_6(play: ContextF
         assert b.printed(made) == [rf"C:\C\{made}", "mounted", "only there"]
 
 
-async def test_older_versions_start_an_ordinary_container(play: ContextFactory) -> None:
-    async with play("1.5.9") as b:
+async def test_older_versions_start_an_ordinary_container(start: ContextFactory) -> None:
+    async with start("1.5.9") as b:
         b.host.files.write(r"C:\host.txt", b"of the node")
         windows = WindowsContainer(run_as_user_name="ContainerUser", host_process=True)
         sandbox = await b.sandbox(linux=HOST_PROCESS)
@@ -157,13 +159,13 @@ async def test_older_versions_start_an_ordinary_container(play: ContextFactory) 
         (r"NT AUTHORITY\NetworkService", r"nt authority\network service"),
     ],
 )
-async def test_service_accounts(play: ContextFactory, requested: str, shown: str) -> None:
-    async with play() as b:
+async def test_service_accounts(start: ContextFactory, requested: str, shown: str) -> None:
+    async with start() as b:
         assert await printed(b, "whoami", requested) == [shown]
 
 
-async def test_a_group_gets_an_account_for_the_time_of_the_container(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_a_group_gets_an_account_for_the_time_of_the_container(start: ContextFactory) -> None:
+    async with start() as b:
         b.host.account_database.add_group("operators")
         command = ("cmd", "/c", "whoami & ping -n 3600 127.0.0.1 > nul")
         made = await host_process(b, command, "operators")
@@ -176,14 +178,14 @@ async def test_a_group_gets_an_account_for_the_time_of_the_container(play: Conte
 
 
 @pytest.mark.parametrize("user", ["ContainerAdministrator", "missing"])
-async def test_other_accounts_are_refused(play: ContextFactory, user: str) -> None:
-    async with play() as b:
+async def test_other_accounts_are_refused(start: ContextFactory, user: str) -> None:
+    async with start() as b:
         with pytest.raises(RuntimeFailure, match="failed to create user process token"):
             await host_process(b, ("cmd", "/c", "echo started"), user)
 
 
-async def test_its_image_may_be_of_another_build(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_its_image_may_be_of_another_build(start: ContextFactory) -> None:
+    async with start() as b:
         with pytest.raises(RuntimeFailure, match="no match for platform"):
             await b.runtime.pull_image(OTHER_BUILD)
         await b.sandbox("uid-2", linux=HOST_PROCESS)
@@ -191,8 +193,8 @@ async def test_its_image_may_be_of_another_build(play: ContextFactory) -> None:
         assert await b.runtime.pull_image(OTHER_BUILD, None, config)
 
 
-async def test_the_runtime_expands_the_mount_point(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_the_runtime_expands_the_mount_point(start: ContextFactory) -> None:
+    async with start() as b:
         variable = ("WHERE", "%CONTAINER_SANDBOX_MOUNT_POINT%")
         command = ("cmd", "/c", "echo %WHERE% $env:CONTAINER_SANDBOX_MOUNT_POINT")
         made = await host_process(b, command, env=(variable,))
@@ -211,18 +213,18 @@ async def test_the_runtime_expands_the_mount_point(play: ContextFactory) -> None
     ],
 )
 async def test_working_directories(
-    play: ContextFactory, version: str, requested: str, shown: str
+    start: ContextFactory, version: str, requested: str, shown: str
 ) -> None:
-    async with play(version) as b:
+    async with start(version) as b:
         b.host.files.mkdir(r"C:\k")
         made = await host_process(b, ("cmd", "/c", "cd"), working_dir=requested)
         await b.ended(made)
         assert b.printed(made) == [shown.format(made=made)]
 
 
-async def test_commands_in_it(play: ContextFactory) -> None:
+async def test_commands_in_it(start: ContextFactory) -> None:
     """As the user of the container, with its variable and its view of the drive."""
-    async with play() as b:
+    async with start() as b:
         path, _ = b.volume("data")
         b.host.files.write(rf"{path}\a", b"mounted\n")
         made = await host_process(
@@ -242,8 +244,8 @@ async def test_commands_in_it(play: ContextFactory) -> None:
         assert b.host.files.exists(rf"{path}\a")
 
 
-async def test_a_read_only_volume(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_a_read_only_volume(start: ContextFactory) -> None:
+    async with start() as b:
         path, _ = b.volume("data")
         mounts = (Mount(r"C:\etc\conf", path, read_only=True),)
         made = await host_process(b, ("cmd", "/c", r"echo x> C:\etc\conf\x"), mounts=mounts)
@@ -251,7 +253,7 @@ async def test_a_read_only_volume(play: ContextFactory) -> None:
         assert not b.host.files.exists(rf"{path}\x")
 
 
-async def test_containers_share_the_drive_of_the_node(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_containers_share_the_drive_of_the_node(start: ContextFactory) -> None:
+    async with start() as b:
         assert await printed(b, r"echo from the first> C:\shared.txt") == []
         assert await printed(b, r"type C:\shared.txt") == ["from the first"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.conftest import ContextFactory
 from tests.runtime import behaviour
-from tests.runtime.behaviour import Bench
+from tests.runtime.behaviour import RuntimeHarness
 from tests.runtime.wine import probe
 from tests.runtime.wine.conftest import unavailable
 
@@ -28,11 +28,11 @@ from transom.runtime.wine.platform import WinePlatform
 NANOSERVER = "mcr.microsoft.com/windows/nanoserver:1809"
 PROBE = probe.PATH
 _MIB = 1 << 20
-Scenario = Callable[[Bench], Awaitable[None]]
+Scenario = Callable[[RuntimeHarness], Awaitable[None]]
 
 
 @asynccontextmanager
-async def node(folder: Path, cache: Path) -> AsyncIterator[Bench]:
+async def node(folder: Path, cache: Path) -> AsyncIterator[RuntimeHarness]:
     """The probe is in a folder of the node, which every container of `run` has mounted."""
     host = RealWindowsHost("win1", RealClock(), folder / "node")
     images = NodeImages(ImageService(folder / "images"), "test/win1", "windows", 17763)
@@ -41,7 +41,7 @@ async def node(folder: Path, cache: Path) -> AsyncIterator[Bench]:
     async with behaviour.native(folder, host, platform, images) as (runtime, network, cgroup):  # type: ignore[arg-type]
         host.files.mkdir(r"C:\app")
         host.files.write(r"C:\app\probe.exe", (probe.FOLDER / "probe.exe").read_bytes())
-        yield Bench(
+        yield RuntimeHarness(
             "wine",
             runtime,
             host,
@@ -56,16 +56,16 @@ async def node(folder: Path, cache: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-def play(tmp_path: Path, cache: Path) -> ContextFactory:
+def start(tmp_path: Path, cache: Path) -> ContextFactory:
     why = unavailable()
     if why:
         pytest.skip(why)
 
     @asynccontextmanager
     async def run() -> AsyncIterator[Any]:
-        async with asyncio.timeout(100), node(tmp_path, cache) as bench:
-            bench.runtime.subscribe(bench.heard)
-            yield bench
+        async with asyncio.timeout(100), node(tmp_path, cache) as harness:
+            harness.runtime.subscribe(harness.received)
+            yield harness
 
     return run
 
@@ -74,15 +74,15 @@ Play = Callable[[Scenario], None]
 APP = (Mount(r"C:\app", r"C:\app", read_only=True),)
 
 
-async def test_nanoserver_says_what_it_is(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_nanoserver_says_what_it_is(start: ContextFactory) -> None:
+    async with start() as b:
         made = await b.run(("cmd", "/c", "ver & echo %USERNAME% on %COMPUTERNAME%& exit 70000"))
         assert (await b.ended(made)).exit_code == 70000
         assert b.printed(made) == ["", "Microsoft Windows 10.0.17763", "ContainerUser on WEB"]
 
 
-async def test_a_server_is_reached_asked_measured_and_stopped(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_a_server_is_reached_asked_measured_and_stopped(start: ContextFactory) -> None:
+    async with start() as b:
         limits = WindowsContainer(
             resources=WindowsResources(memory_limit=200 * _MIB, cpu_maximum=2500)
         )
@@ -106,9 +106,9 @@ async def test_a_server_is_reached_asked_measured_and_stopped(play: ContextFacto
 
 
 async def test_a_program_that_ignores_the_shutdown_is_killed_after_the_grace_period(
-    play: ContextFactory,
+    start: ContextFactory,
 ) -> None:
-    async with play() as b:
+    async with start() as b:
         made = await b.run((PROBE, "wait", "stay"), mounts=APP)
         await b.until(lambda: b.printed(made) == ["ready"])
         await b.runtime.stop_container(made, 0.5)
@@ -116,8 +116,8 @@ async def test_a_program_that_ignores_the_shutdown_is_killed_after_the_grace_per
         assert b.printed(made) == ["ready", "event 6"]
 
 
-async def test_a_window_gets_wm_close_when_its_container_stops(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_a_window_gets_wm_close_when_its_container_stops(start: ContextFactory) -> None:
+    async with start() as b:
         made = await b.run((PROBE, "window"), mounts=APP)
         await b.until(lambda: b.printed(made) == ["ready"])
         await b.runtime.stop_container(made, 20)
@@ -127,11 +127,11 @@ async def test_a_window_gets_wm_close_when_its_container_stops(play: ContextFact
 
 @pytest.mark.parametrize("stopped", [True, False])
 async def test_services_are_notified_before_their_container_ends(
-    play: ContextFactory, stopped: bool
+    start: ContextFactory, stopped: bool
 ) -> None:
     """Whether the container is stopped or its main program is killed."""
 
-    async with play() as b:
+    async with start() as b:
         b.host.files.mkdir(r"C:\log")
         mounts = (*APP, Mount(r"C:\log", r"C:\log", read_only=False))
         windows = WindowsContainer(run_as_user_name="ContainerAdministrator")
@@ -151,8 +151,8 @@ async def test_services_are_notified_before_their_container_ends(
         assert b.host.files.read(r"C:\log\controls") == b"control 5\n"
 
 
-async def test_the_registry_of_a_container_limits_its_shutdown(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_the_registry_of_a_container_limits_its_shutdown(start: ContextFactory) -> None:
+    async with start() as b:
         made = await b.run((PROBE, "wait", "stay"), mounts=APP)
         await b.until(lambda: b.printed(made) == ["ready"])
         key = r"HKLM\SYSTEM\CurrentControlSet\Control"
@@ -166,9 +166,9 @@ async def test_the_registry_of_a_container_limits_its_shutdown(play: ContextFact
 
 @pytest.mark.parametrize("name, sid", [("ContainerUser", 2), ("ContainerAdministrator", 1)])
 async def test_programs_see_the_account_and_variables_of_windows(
-    play: ContextFactory, name: str, sid: int
+    start: ContextFactory, name: str, sid: int
 ) -> None:
-    async with play() as b:
+    async with start() as b:
         windows = WindowsContainer(run_as_user_name=name)
         line = f"{PROBE} identity & whoami & {PROBE} variables"
         own = (("WINERY", "1"), ("WINEDLLDIRS", "2"), ("WINE", "3"))
@@ -181,8 +181,8 @@ async def test_programs_see_the_account_and_variables_of_windows(
         assert any(line.startswith("W Path=") for line in printed)
 
 
-async def test_clients_of_commands_and_of_the_container(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_clients_of_commands_and_of_the_container(start: ContextFactory) -> None:
+    async with start() as b:
         made = await b.run((PROBE, "repeat"), mounts=APP, stdin=True)
         process, printed = await b.exec(made, (PROBE, "repeat"), stdin=True)
         process.write(b"typed")
@@ -205,8 +205,8 @@ async def test_clients_of_commands_and_of_the_container(play: ContextFactory) ->
         assert (await b.runtime.exec_sync(made, ("CMD", "/c", "echo hi"))).stdout == b"hi\r\n"
 
 
-async def test_a_terminal(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_a_terminal(start: ContextFactory) -> None:
+    async with start() as b:
         made = await b.run((PROBE, "wait", "end"), mounts=APP)
         process, printed = await b.exec(made, ("cmd",), stdin=True, tty=True)
         process.resize(100, 30)
@@ -221,8 +221,8 @@ def _plain(printed: list[tuple[str, bytes]]) -> bytes:
     return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", b"".join(data for _, data in printed))
 
 
-async def test_a_container_that_is_a_terminal(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_a_container_that_is_a_terminal(start: ContextFactory) -> None:
+    async with start() as b:
         made = await b.run(("cmd",), stdin=True, tty=True)
         printed: list[tuple[str, bytes]] = []
         client = await b.runtime.attach(
@@ -238,8 +238,8 @@ async def test_a_container_that_is_a_terminal(play: ContextFactory) -> None:
         assert (await b.ended(made)).exit_code == 300
 
 
-async def test_users_may_write_to_volumes_of_the_node(play: ContextFactory) -> None:
-    async with play() as b:
+async def test_users_may_write_to_volumes_of_the_node(start: ContextFactory) -> None:
+    async with start() as b:
         path, inside = b.volume("data")
         made = await b.run(("cmd", "/c", rf"echo kept> {inside}\x"), mounts=(Mount(inside, path),))
         assert (await b.ended(made)).exit_code == 0

@@ -19,7 +19,7 @@ def no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_written_wakes(tmp_path: Path) -> None:
-    async def play(file: int) -> None:
+    async def start(file: int) -> None:
         with watching.watch_job(tmp_path, os.getpid()) as news:
             for word in (b"pid 1\n", b"exit 0\n"):
                 os.write(file, word)
@@ -28,17 +28,17 @@ def test_what_is_written_wakes(tmp_path: Path) -> None:
                 await asyncio.wait_for(news.wait(), 0.05)
 
     with open(tmp_path / "status", "wb") as file:
-        asyncio.run(play(file.fileno()))
+        asyncio.run(start(file.fileno()))
 
 
 def test_an_end_wakes_again_and_again_until_it_is_seen(tmp_path: Path) -> None:
-    async def play(pid: int) -> None:
+    async def start(pid: int) -> None:
         with watching.watch_job(tmp_path, pid) as news:
             for _ in range(3):
                 await asyncio.wait_for(news.wait(), 10)
 
     with subprocess.Popen(["true"]) as child:
-        asyncio.run(play(child.pid))
+        asyncio.run(start(child.pid))
 
 
 async def test_without_the_kernel_there_is_a_timer(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.runtime.behaviour import Bench
+from tests.runtime.behaviour import RuntimeHarness
 
 from transom.runtime.api import LinuxContainer, Mount, RuntimeFailure
 
@@ -29,7 +29,7 @@ def exchange(path: str, target: str) -> str:
 
 @asynccontextmanager
 async def running(
-    b: Bench, command: str, sandbox: str, *mounts: Mount, **fields: Any
+    b: RuntimeHarness, command: str, sandbox: str, *mounts: Mount, **fields: Any
 ) -> AsyncIterator[str]:
     """A container that says "ready" and goes on."""
     made = await b.run((*SHELL, command), sandbox, mounts=mounts, **fields)
@@ -41,7 +41,7 @@ async def running(
 
 
 async def tried(
-    b: Bench, command: str, sandbox: str, *mounts: Mount, **fields: Any
+    b: RuntimeHarness, command: str, sandbox: str, *mounts: Mount, **fields: Any
 ) -> list[str] | None:
     """What a container says that ends by itself; None when it could not be made or started."""
     try:

@@ -37,15 +37,15 @@ def node(tmp_path: Path) -> ContextFactory:
         pytest.skip(why)
 
     @asynccontextmanager
-    async def play() -> AsyncIterator[RealNode]:
+    async def start() -> AsyncIterator[RealNode]:
         async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
-            made.bench.host.files.mkdir("/var/lib/kubelet")
-            made.bench.host.files.write(
+            made.harness.host.files.mkdir("/var/lib/kubelet")
+            made.harness.host.files.write(
                 SECRET, b"2020-01-02T03:04:05.000000000Z stdout F of the node\n"
             )
             yield made
 
-    return play
+    return start
 
 
 def running(pod: Object) -> bool:
@@ -61,7 +61,7 @@ def _identity(pod: Object) -> str:
 
 
 async def _do(n: RealNode, pod: Object, command: str) -> None:
-    done = await n.bench.runtime.exec_sync(_identity(pod), ("sh", "-c", command), 20)
+    done = await n.harness.runtime.exec_sync(_identity(pod), ("sh", "-c", command), 20)
     assert done.exit_code == 0, done
 
 
@@ -84,7 +84,7 @@ async def test_a_log_that_is_a_link(node: ContextFactory, tmp_path: Path, target
         machine.write_text("2020-01-02T03:04:05.000000000Z stdout F of the machine\n")
         await n.create("web", "sh", "-c", "echo mine; sleep 1000", container=MOUNT, volumes=LOGS)
         pod = await n.until("web", running)
-        await n.bench.until(lambda: n.bench.printed(_identity(pod)) == ["mine"])
+        await n.harness.until(lambda: n.harness.printed(_identity(pod)) == ["mine"])
         assert _kubectl_logs(n, pod) == b"mine\n"
         link = target.format(secret=SECRET, machine=machine)
         await _do(n, pod, f"cd /logs/pods/*/c; rm 0.log; ln -s {link} 0.log")
@@ -129,10 +129,10 @@ async def test_a_rotated_log_is_a_link(node: ContextFactory, tmp_path: Path) -> 
         )
         pod = await n.until("web", running)
         await _do(n, pod, f"cd /logs/pods/*/c; mv 0.log ../../moved; ln -s {outside} 0.log")
-        n.bench.runtime.reopen_log(_identity(pod))
-        await n.bench.runtime.exec_sync(_identity(pod), ("sleep", "0.3"), 20)
+        n.harness.runtime.reopen_log(_identity(pod))
+        await n.harness.runtime.exec_sync(_identity(pod), ("sleep", "0.3"), 20)
         assert not _exists(outside)
-        moved = n.bench.host.files.read("/var/log/pods/moved")
+        moved = n.harness.host.files.read("/var/log/pods/moved")
         assert moved.count(b"tick") > 0, (
             "the container goes on writing to the file that was its log"
         )
@@ -164,7 +164,7 @@ async def test_the_machines_log_directory(node: ContextFactory, tmp_path: Path) 
         for path in ("node", "root/", f"root{SECRET}", "up/", f"up{SECRET}", "disk"):
             assert get(path).status in (403, 404), path
         assert b"good" in bytes(get("").body)
-        links = n.bench.host.files.listdir("/var/log/containers")
+        links = n.harness.host.files.listdir("/var/log/containers")
         assert get(f"containers/{links[0]}").status == 200, (
             "links to logs of containers are followed"
         )
@@ -178,7 +178,7 @@ async def test_a_termination_message_that_is_a_link(node: ContextFactory) -> Non
         ]
         first = {
             "name": "make",
-            "image": n.bench.image,
+            "image": n.harness.image,
             "imagePullPolicy": "IfNotPresent",
             "command": ["sh", "-c", "echo mine > /v/message"],
             "volumeMounts": [{"name": "v", "mountPath": "/v"}],
@@ -206,8 +206,8 @@ async def test_removal_stays_in_the_pod(node: ContextFactory, tmp_path: Path) ->
         machine = tmp_path / "of-the-machine"
         machine.mkdir()
         (machine / "file").write_text("")
-        n.bench.host.files.mkdir("/data")
-        n.bench.host.files.write("/data/file", b"")
+        n.harness.host.files.mkdir("/data")
+        n.harness.host.files.write("/data/file", b"")
         volumes = [{"name": "v", "emptyDir": {}}, {"name": "data", "hostPath": {"path": "/data"}}]
         mounts = [
             {"name": "v", "mountPath": "/v", "mountPropagation": "Bidirectional"},
@@ -230,8 +230,10 @@ async def test_removal_stays_in_the_pod(node: ContextFactory, tmp_path: Path) ->
         )
         await n.delete("web")
         await n.gone("web")
-        await n.bench.until(lambda: not n.bench.host.files.exists(f"/var/lib/kubelet/pods/{uid}"))
-        assert n.bench.host.files.exists("/data/file")
+        await n.harness.until(
+            lambda: not n.harness.host.files.exists(f"/var/lib/kubelet/pods/{uid}")
+        )
+        assert n.harness.host.files.exists("/data/file")
         assert (machine / "file").exists()
         assert not any(uid in entry.point for entry in mounting.mount_points(str(tmp_path)))
 
@@ -240,7 +242,7 @@ async def test_ownership_stays_in_the_volume(node: ContextFactory, tmp_path: Pat
     """fsGroup: neither links nor what is exchanged meanwhile is changed elsewhere."""
 
     async with node() as n:
-        files: Any = n.bench.host.files
+        files: Any = n.harness.host.files
         machine = tmp_path / "of-the-machine"
         machine.write_text("")
         machine.chmod(0o600)

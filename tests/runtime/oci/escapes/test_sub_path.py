@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tests.runtime.behaviour import Bench
+from tests.runtime.behaviour import RuntimeHarness
 from tests.runtime.oci.escapes.attack import ROUNDS, exchange, running, tried
 
 from transom.machines import mounting
@@ -25,7 +25,7 @@ LOOK = "ls /mnt; touch /mnt/from-inside 2>/dev/null; true"
 NODE = "only-in-the-node"
 
 
-def _prepare(b: Bench, tmp_path: Path) -> Path:
+def _prepare(b: RuntimeHarness, tmp_path: Path) -> Path:
     """Files that show where a container is: in the node's root, and outside of the node."""
     b.host.files.write(f"/{NODE}", b"")
     outside = tmp_path / "outside"
@@ -34,7 +34,7 @@ def _prepare(b: Bench, tmp_path: Path) -> Path:
     return outside
 
 
-def _check(b: Bench, outside: Path, printed: list[str] | None) -> None:
+def _check(b: RuntimeHarness, outside: Path, printed: list[str] | None) -> None:
     assert os.listdir(outside) == ["secret"], "the container wrote to the machine"
     assert not b.host.files.exists("/from-inside"), "the container wrote to the node"
     if printed is not None:

@@ -264,7 +264,7 @@ class Reviews:
         return {"status": {"allowed": spec["resourceAttributes"]["subresource"] not in self.denied}}
 
 
-class World:
+class ServerHarness:
     def __init__(
         self,
         system: str = "linux",

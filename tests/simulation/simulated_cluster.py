@@ -73,7 +73,7 @@ class _Disk:
         return
 
 
-class World:
+class SimulatedCluster:
     def __init__(self, seed: int, clock: LoopClock, listen: Callable[[str], None] | None) -> None:
         self.rng = random.Random(seed)
         self.clock = clock
@@ -406,12 +406,12 @@ class World:
         return problems
 
 
-class _Mistakes(logging.Handler):
+class _LoggedErrors(logging.Handler):
     """What components log as an error is a mistake of theirs: they expect what the network does."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(logging.INFO if world._listen is not None else logging.ERROR)
-        self._world = world
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        super().__init__(logging.INFO if cluster._listen is not None else logging.ERROR)
+        self._world = cluster
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -426,25 +426,25 @@ class _Mistakes(logging.Handler):
 def simulate(seed: int, listen: Callable[[str], None] | None = None) -> Outcome:
     """Play one seed. `listen` gets every line of the story and every write, as they happen."""
 
-    worlds: list[World] = []
+    worlds: list[SimulatedCluster] = []
 
     async def main(clock: LoopClock) -> Outcome:
-        world = World(seed, clock, listen)
-        worlds.append(world)
-        mistakes = _Mistakes(world)
+        cluster = SimulatedCluster(seed, clock, listen)
+        worlds.append(cluster)
+        mistakes = _LoggedErrors(cluster)
         log = logging.getLogger("transom")
         level = log.level
         log.addHandler(mistakes)
         log.setLevel(mistakes.level)
         try:
-            problems = await world.play()
+            problems = await cluster.play()
         except Exception as problem:
             logging.getLogger("transom.simulation").exception("the simulation failed")
             problems = [repr(problem)]
         finally:
             log.removeHandler(mistakes)
             log.setLevel(level)
-        watchdog = world.watchdog
+        watchdog = cluster.watchdog
         assert watchdog is not None
         return Outcome(
             seed,
@@ -452,7 +452,7 @@ def simulate(seed: int, listen: Callable[[str], None] | None = None) -> Outcome:
             clock.monotonic(),
             watchdog.commits,
             watchdog.digest.hexdigest()[:16],
-            world.story,
+            cluster.story,
         )
 
     try:

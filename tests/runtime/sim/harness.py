@@ -40,7 +40,7 @@ class Scripted:
     def __init__(self, context: ProgramContext) -> None:
         self.context = context
         self.killed = False
-        self.heard: list[str] = []
+        self.received: list[str] = []
         verb, *rest = context.argv
         match verb:
             case "serve":
@@ -69,7 +69,7 @@ class Scripted:
         self.context.exit(0)
 
     def signal(self, name: str) -> None:
-        self.heard.append(name)
+        self.received.append(name)
         if self.context.argv[0] == "polite":
             self.context.exit(0 if name != "CTRL_SHUTDOWN_EVENT" else 0xC000013A)
 
@@ -78,7 +78,7 @@ class Scripted:
 
 
 @dataclass
-class Rig:
+class SimHarness:
     host: LinuxHost | WindowsHost
     clock: VirtualClock
     dataplane: TableDataplane
@@ -106,7 +106,7 @@ class Rig:
         self, *command: str, image: str = "busybox", sandbox: str = "", **fields: Any
     ) -> str:
         """Started."""
-        sandbox = sandbox or await self.sandbox(annotations=fields.pop("wishes", {}))
+        sandbox = sandbox or await self.sandbox(annotations=fields.pop("annotations", {}))
         reference = await self.do(self.runtime.pull_image(image))
         fields = {"attempt": 0, "log_path": "main_0.log", **fields}
         made = await self.runtime.create_container(
@@ -142,7 +142,7 @@ def make(
     *,
     build: int = 17763,
     **options: Any,
-) -> Rig:
+) -> SimHarness:
     clock = VirtualClock()
     host: LinuxHost | WindowsHost
     host = (
@@ -162,18 +162,18 @@ def make(
     options = {"start": start, "addresses": ("10.0.0.1",), **options}
     runtime = SimRuntime(host, clock, random.Random(1), network, dataplane, flavour, **options)
     check: ContainerRuntime = runtime  # the seam, by type
-    rig = Rig(host, clock, dataplane, network, runtime, programs)
-    check.subscribe(lambda event: note(rig, event))
-    return rig
+    harness = SimHarness(host, clock, dataplane, network, runtime, programs)
+    check.subscribe(lambda event: note(harness, event))
+    return harness
 
 
-def note(rig: Rig, event: RuntimeEvent) -> None:
-    rig.events.append((event.kind, event.pod_uid))
+def note(harness: SimHarness, event: RuntimeEvent) -> None:
+    harness.events.append((event.kind, event.pod_uid))
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-def wishes(**values: str) -> Mapping[str, str]:
+def annotations(**values: str) -> Mapping[str, str]:
     return {f"sim.transom.dev/{key.replace('_', '-')}": value for key, value in values.items()}

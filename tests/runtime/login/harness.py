@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from tests.runtime.sim import rig
+from tests.runtime.sim import harness
 
 from transom.machines.windows.hns import Adapter
 from transom.machines.windows.host import WindowsHost
@@ -142,10 +142,10 @@ class Login:
     """To be made in a running loop."""
 
     def __init__(self, adapter: str = "Ethernet") -> None:
-        self.rig = rig.make("windows", start=start_program)
-        assert isinstance(self.rig.host, WindowsHost)
-        self.host = self.rig.host
-        self.clock = self.rig.clock
+        self.harness = harness.make("windows", start=start_program)
+        assert isinstance(self.harness.host, WindowsHost)
+        self.host = self.harness.host
+        self.clock = self.harness.clock
         self.host.hns.set_adapters(
             [Adapter(adapter, "00-15-5D-00-00-01", "10.0.0.1/24", "10.0.0.254")]
         )
@@ -158,8 +158,8 @@ class Login:
             self.host.clock,
             self.binaries,
             self._look,
-            self.rig.runtime.version.name,
-            self.rig.runtime,
+            self.harness.runtime.version.name,
+            self.harness.runtime,
         )
 
     def _look(self) -> None:
@@ -174,7 +174,7 @@ class Login:
         def output(stream: str, data: bytes) -> None:
             printed[stream] += data
 
-        process = self.rig.runtime.login(self.machine, command, output, stdin=stdin is not None)
+        process = self.harness.runtime.login(self.machine, command, output, stdin=stdin is not None)
         if stdin is not None:
             process.write(stdin)
             process.end_input()
