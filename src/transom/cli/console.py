@@ -385,7 +385,7 @@ def _access_options(parser: argparse.ArgumentParser) -> None:
     """The flags of kube-apiserver for authentication and authorization."""
     from transom.cluster.access_flags import ACCESS_FLAGS
 
-    group = parser.add_argument_group("who may use the API (docs/authentication.md)")
+    group = parser.add_argument_group("authentication and authorization (docs/authentication.md)")
     for name, flag in ACCESS_FLAGS.items():
         group.add_argument(
             f"--{name}",

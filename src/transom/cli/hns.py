@@ -21,8 +21,8 @@ HELP = """\
 Inspect the host networking service (HNS) of a Windows node, and inject faults.
 
 networks, endpoints, loadbalancers, namespaces, routes, policies and adapters list the HNS
-objects; faults lists the faults that are on. fault NAME turns a fault on or off; restart restarts
-the service."""
+objects; faults lists the faults, and whether they are on. fault NAME turns a fault on or off;
+restart restarts the service."""
 EXAMPLES = """\
   transom hns windows-1 networks
   transom hns windows-1 endpoints --output json

@@ -39,7 +39,7 @@ def add_readiness_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=120.0,
         metavar="SECONDS",
-        help="for one step of a case (default: %(default)s)",
+        help="for one step of a case (default: 120)",
     )
     parser.add_argument("--dry-run", action="store_true", help="only list the cases")
     console.add_target_options(parser)

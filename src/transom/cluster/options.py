@@ -144,7 +144,9 @@ class UpOptions:
     server_set: ServerSetOptions = field(default_factory=ServerSetOptions)
     temporary: TemporaryOptions | None = None
     virtual_time: bool | None = None
-    access: Mapping[str, str] = field(default_factory=dict)  # flags for who may use the API
+    access: Mapping[str, str] = field(
+        default_factory=dict
+    )  # flags of authentication and authorization
 
 
 def choose_config(
