@@ -66,6 +66,21 @@ def _names(noun: str, names: list[str]) -> str:
     return f"{noun if len(names) == 1 else noun + 's'} {_quoted(names)}"
 
 
+def _users(
+    holders: Iterable[Spec], used_by: Callable[[Spec], Iterable[Any]]
+) -> tuple[list[str], list[Any]]:
+    """The names of the containers or volumes that use something, and all that they use."""
+    used = [(holder.get("name", ""), set(used_by(holder))) for holder in holders]
+    return [name for name, values in used if values], sorted(
+        {value for _, values in used for value in values}
+    )
+
+
+def _use(noun: str, names: list[str], used_noun: str, used: list[Any]) -> str:
+    verb = "uses" if len(names) == 1 else "use"
+    return f"{_names(noun, names)} {verb} {used_noun if len(used) == 1 else used_noun + 's'}"
+
+
 def _bad(spec: Spec, is_bad: Callable[[Spec], bool]) -> list[str]:
     return [c.get("name", "") for c in visit_containers(spec) if is_bad(c)]
 
@@ -170,18 +185,14 @@ def _host_paths(_metadata: Spec, spec: Spec, _version: Version) -> Violation | N
 
 
 def _host_ports(_metadata: Spec, spec: Spec, _version: Version) -> Violation | None:
-    names, ports = [], set()
-    for container in visit_containers(spec):
-        used = {p["hostPort"] for p in container.get("ports") or () if p.get("hostPort")}
-        if used:
-            names.append(container.get("name", ""))
-            ports |= used
+    names, ports = _users(
+        visit_containers(spec),
+        lambda c: (p["hostPort"] for p in c.get("ports") or () if p.get("hostPort")),
+    )
     if not names:
         return None
-    verb = "uses" if len(names) == 1 else "use"
-    noun = "hostPort" if len(ports) == 1 else "hostPorts"
-    listed = ", ".join(map(str, sorted(ports)))
-    return Violation("hostPort", f"{_names('container', names)} {verb} {noun} {listed}")
+    listed = ", ".join(map(str, ports))
+    return Violation("hostPort", f"{_use('container', names, 'hostPort', ports)} {listed}")
 
 
 def _hosts_of(container: Spec) -> Iterator[str]:
@@ -196,20 +207,11 @@ def _hosts_of(container: Spec) -> Iterator[str]:
 
 
 def _probe_hosts(_metadata: Spec, spec: Spec, _version: Version) -> Violation | None:
-    names, hosts = [], set()
-    for container in visit_containers(spec):
-        used = set(_hosts_of(container))
-        if used:
-            names.append(container.get("name", ""))
-            hosts |= used
+    kind = "probe or lifecycle host"
+    names, hosts = _users(visit_containers(spec), _hosts_of)
     if not names:
         return None
-    verb = "uses" if len(names) == 1 else "use"
-    noun = "host" if len(hosts) == 1 else "hosts"
-    return Violation(
-        "probe or lifecycle host",
-        f"{_names('container', names)} {verb} probe or lifecycle {noun} {_quoted(sorted(hosts))}",
-    )
+    return Violation(kind, f"{_use('container', names, kind, hosts)} {_quoted(hosts)}")
 
 
 def _privileged(_metadata: Spec, spec: Spec, _version: Version) -> Violation | None:
@@ -393,20 +395,14 @@ _VOLUMES: Final = frozenset(
 
 
 def _volumes(_metadata: Spec, spec: Spec, _version: Version) -> Violation | None:
-    names, types = [], set()
-    for volume in spec.get("volumes") or ():
-        wrong = {key for key in volume if key != "name" and key not in _VOLUMES}
-        if wrong:
-            names.append(volume.get("name", ""))
-            types |= wrong
+    names, types = _users(
+        spec.get("volumes") or (),
+        lambda volume: (key for key in volume if key != "name" and key not in _VOLUMES),
+    )
     if not names:
         return None
-    verb = "uses" if len(names) == 1 else "use"
-    noun = "type" if len(types) == 1 else "types"
-    return Violation(
-        "restricted volume types",
-        f"{_names('volume', names)} {verb} restricted volume {noun} {_quoted(sorted(types))}",
-    )
+    used = _use("volume", names, "restricted volume type", types)
+    return Violation("restricted volume types", f"{used} {_quoted(types)}")
 
 
 def _non_root(_metadata: Spec, spec: Spec, version: Version) -> Violation | None:

@@ -19,6 +19,7 @@ from transom.kit.streaming.session import StreamingSession
 from transom.kit.streaming.spdy_frames import Headers, ResetCode
 
 _EARLY_LIMIT: Final = 1024 * 1024  # bytes a client may send before all its streams exist
+_CONNECTION_LOST: Final = "the connection was lost before the command ended"
 _EVENT_SIZE: Final = 128  # approximate size of an event beside its data
 _STATUS_LIMIT: Final = 1024 * 1024
 _SPDY_LIMITS: Final = spdy.SpdyLimits(streams=64)  # a command has at most five
@@ -351,11 +352,7 @@ class SpdyCommandClient(_SpdySession):
         super()._end_session(error, events)
 
     def _eof_error(self) -> str:
-        return (
-            ""
-            if self._outcome.reported or self.closed
-            else "the connection was lost before the command ended"
-        )
+        return "" if self._outcome.reported or self.closed else _CONNECTION_LOST
 
 
 class _WebSocketSession(RemoteCommand):
@@ -487,8 +484,4 @@ class WebSocketCommandClient(_WebSocketSession):
         super()._end_session(error, events)
 
     def _eof_error(self) -> str:
-        return (
-            ""
-            if self._outcome.reported or self.closed
-            else "the connection was lost before the command ended"
-        )
+        return "" if self._outcome.reported or self.closed else _CONNECTION_LOST

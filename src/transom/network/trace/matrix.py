@@ -294,23 +294,7 @@ def _network_only(actual: Callable[..., bool]) -> Callable[..., bool]:
 async def _try(
     world: NetworkState, inventory: Inventory, flow: MatrixFlow, cast: MatrixPlaces
 ) -> MatrixResult:
-    origin, target = flow.ends(cast) if cast.here and cast.pod else ("", "")
-    if not origin or not target:
-        missing = flow.lacks if cast.here and cast.pod else "a running Windows pod"
-        return MatrixResult(
-            flow.id,
-            flow.title,
-            "",
-            "",
-            flow.protocol,
-            flow.documented,
-            None,
-            f"not tried: it takes {missing}",
-            "",
-        )
-    try:
-        found = await run_trace(world, inventory, origin, target, flow.protocol)
-    except TraceError as problem:
+    def result(works: bool | None, why: str, limit: str = "", address: str = "") -> MatrixResult:
         return MatrixResult(
             flow.id,
             flow.title,
@@ -318,24 +302,24 @@ async def _try(
             target,
             flow.protocol,
             flow.documented,
-            None,
-            f"not tried: {problem.message}",
-            "",
+            works,
+            why,
+            limit,
+            address,
         )
+
+    origin, target = flow.ends(cast) if cast.here and cast.pod else ("", "")
+    if not origin or not target:
+        missing = flow.lacks if cast.here and cast.pod else "a running Windows pod"
+        origin = target = ""
+        return result(None, f"not tried: it takes {missing}")
+    try:
+        found = await run_trace(world, inventory, origin, target, flow.protocol)
+    except TraceError as problem:
+        return result(None, f"not tried: {problem.message}")
     works = found.verdict == "delivered"
     why = "" if works else (LIMITS[found.limit].title if found.limit else found.explanation)
-    return MatrixResult(
-        flow.id,
-        flow.title,
-        origin,
-        target,
-        flow.protocol,
-        flow.documented,
-        works,
-        why,
-        found.limit,
-        found.address,
-    )
+    return result(works, why, found.limit, found.address)
 
 
 def find_matrix_places(inventory: Inventory, outside6: str = "") -> MatrixPlaces:
