@@ -215,9 +215,9 @@ async def test_a_factory_shares_informers(api_server: ContextFactory) -> None:
 
 
 async def test_in_one_process_nothing_is_copied() -> None:
-    from .conftest import server as made_world
+    from .conftest import running_api_server
 
-    async with made_world("inprocess", None) as server:
+    async with running_api_server("inprocess", None) as server:
         client = server.client()
         await client.create(CONFIG_MAPS, "default", config_map("a"))
         first, _, one = await running(client)

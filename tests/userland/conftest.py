@@ -484,7 +484,7 @@ class Box:
         context.program = start_program(context)
         return context
 
-    async def running(
+    async def run_to_end(
         self,
         *argv: str,
         stdin: bytes | None = None,
@@ -539,7 +539,7 @@ class Box:
         main: bool = True,
         tty: bool = False,
     ) -> Result:
-        return asyncio.run(self.running(*argv, stdin=stdin, limit=limit, main=main, tty=tty))
+        return asyncio.run(self.run_to_end(*argv, stdin=stdin, limit=limit, main=main, tty=tty))
 
     def sh(self, script: str, **more: Any) -> Result:
         return self.run("sh", "-c", script, **more)

@@ -43,7 +43,7 @@ async def test_an_hour_of_administration() -> None:
     box = Box("windows")
     for entry in expected:
         command = ("cmd", "/c") if entry.shell == "CMD" else ("powershell", "-Command")
-        result = await box.start(*command, entry.line)
+        result = await box.run_to_end(*command, entry.line)
         printed = (result.out + result.err).replace("\r", "").rstrip("\n")
         shown = [line.rstrip() for line in printed.split("\n")] if printed.strip() else []
         if shown != entry.output or (result.code or 0) != entry.code:

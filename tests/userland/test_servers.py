@@ -119,8 +119,8 @@ async def test_netexec_delays_its_end(tester) -> None:
 async def test_connect_over_udp_waits_for_the_reply(tester) -> None:
     async with serve(tester, agnhost("netexec")) as (box, _):
         ask = ("/agnhost", "connect", "--protocol=udp", "127.0.0.1:8081")
-        assert (await box.start(*ask, "--timeout=3s"))[1:3] == ("", 0)
-        silent = await box.start(*ask, "--timeout=3s", "--udp-data=nonsense")
+        assert (await box.run_to_end(*ask, "--timeout=3s"))[1:3] == ("", 0)
+        silent = await box.run_to_end(*ask, "--timeout=3s", "--udp-data=nonsense")
         assert (silent.err.partition(":")[0], silent.code) == ("TIMEOUT", 1)
 
 
@@ -211,23 +211,25 @@ async def test_agnhost_small_ones(tester) -> None:
         context.signal("SIGTERM")
         assert context.code == 2
     assert (
-        await tester.start("/agnhost", "entrypoint-tester", "a", "b")
+        await tester.run_to_end("/agnhost", "entrypoint-tester", "a", "b")
     ).out == "[/agnhost entrypoint-tester a b]\n"
-    assert (await tester.start("/agnhost", "connect", "127.0.0.1:1", "--timeout=3s"))[1:3] == (
+    assert (await tester.run_to_end("/agnhost", "connect", "127.0.0.1:1", "--timeout=3s"))[1:3] == (
         "REFUSED\n",
         1,
     )
     assert (
-        await tester.start("/agnhost", "connect", "nowhere:80")
+        await tester.run_to_end("/agnhost", "connect", "nowhere:80")
     ).err == "DNS: lookup nowhere: no such host\n"
-    assert (await tester.start("/agnhost", "connect", "--protocol=udp", "127.0.0.1:1"))[1:3] == (
+    assert (await tester.run_to_end("/agnhost", "connect", "--protocol=udp", "127.0.0.1:1"))[
+        1:3
+    ] == (
         "REFUSED: read udp 127.0.0.1:1: read: connection refused\n",
         1,
     )
     assert (
-        await tester.start("/agnhost", "dns-suffix")
+        await tester.run_to_end("/agnhost", "dns-suffix")
     ).out == "default.svc.cluster.local,svc.cluster.local,cluster.local\n"
-    logged = await tester.start(
+    logged = await tester.run_to_end(
         "/agnhost", "logs-generator", "--log-lines-total", "5", "--run-duration", "10s"
     )
     assert (len(logged.err.splitlines()), logged.code, round(logged.seconds, 6)) == (5, 0, 10)
@@ -336,7 +338,7 @@ async def test_nginx() -> None:
         context.signal("SIGQUIT")
         assert context.code == 0
     # Other commands through the same entrypoint, and the configuration's port.
-    assert (await box.start("/docker-entrypoint.sh", "sh", "-c", "echo hi")).out == "hi\n"
+    assert (await box.run_to_end("/docker-entrypoint.sh", "sh", "-c", "echo hi")).out == "hi\n"
     box.files.mkdir("/etc/nginx/conf.d")
     box.files.write(
         "/etc/nginx/conf.d/a.conf",
@@ -346,7 +348,7 @@ async def test_nginx() -> None:
     async with serve(box, ("nginx", "-g", "daemon off;")) as (box, context):
         assert list(box.listening) == [8080]
         assert (await box.http(8080, "/ok"))[2] == "fine"
-    assert (await box.start("sh", "-c", "nginx -t")).err.endswith("test is successful\n")
+    assert (await box.run_to_end("sh", "-c", "nginx -t")).err.endswith("test is successful\n")
 
 
 async def test_script_may_become_a_server() -> None:
@@ -478,9 +480,9 @@ async def test_stress_takes_the_requested_memory() -> None:
         box.clock.advance(60)
         assert context.code == 0
     # The kernel kills a process that asks for too much; on Windows the allocation fails.
-    assert (await box.start("stress", "--vm", "2", "--vm-bytes", "1G")).err == ""
+    assert (await box.run_to_end("stress", "--vm", "2", "--vm-bytes", "1G")).err == ""
     windows = Box("windows", name="stress", program="stress", cmd=("stress.exe",))
-    refused = await windows.start("stress.exe", "--vm", "2", "--vm-bytes", "1G")
+    refused = await windows.run_to_end("stress.exe", "--vm", "2", "--vm-bytes", "1G")
     assert (refused.code, "malloc failed: Cannot allocate memory" in refused.err) == (1, True)
 
 
@@ -517,7 +519,7 @@ async def test_python_serves_files() -> None:
 
     async with serve(box, ("python3", "-m", "http.server", "8000")) as (box, _context):
         assert (await box.http(8000, "/a.txt"))[2] == "abc"
-    assert (await box.start("python3", "-c", "print('hi')")).out == "hi\n"
+    assert (await box.run_to_end("python3", "-c", "print('hi')")).out == "hi\n"
 
 
 def test_sixth_listener_is_refused(box) -> None:
