@@ -38,8 +38,8 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.core import KubeletCore
 from transom.kubelet.decoding import pod_decoder
+from transom.kubelet.interfaces import PodSource
 from transom.kubelet.kubelet import Kubelet
-from transom.kubelet.parts import PodSource
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import BUILDS, DEFAULT, Release

@@ -10,8 +10,8 @@ from typing import Any
 
 from transom.kit.clock import Clock
 from transom.kubelet.failures import ContainerFailure, PodRejection, VolumeFailure
+from transom.kubelet.interfaces import HookFailure
 from transom.kubelet.labels import container_annotations, container_labels, pod_labels
-from transom.kubelet.parts import HookFailure
 from transom.machinery.objects import Object
 from transom.runtime.api import (
     Container,

@@ -16,7 +16,7 @@ from transom.client.resources import PODS
 from transom.kit.clock import VirtualClock
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import ContainerFailure, PodRejection, VolumeFailure
-from transom.kubelet.parts import HookFailure
+from transom.kubelet.interfaces import HookFailure
 from transom.kubelet.workers import PodWorker, PodWorkers, SyncOutcome
 from transom.machinery.releases import Release
 from transom.runtime.api import RuntimeFailure, RuntimeStatus

@@ -10,7 +10,7 @@ import pytest
 from tests.kubelet.small import Node, make_pod, running_node
 
 from transom.kubelet.hooks import HookRunner
-from transom.kubelet.parts import HookFailure
+from transom.kubelet.interfaces import HookFailure
 from transom.machinery.objects import Object
 from transom.runtime.api import ExecResult, RuntimeFailure
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from transom.kit.clock import VirtualClock
-from transom.kubelet.parts import PodUpdates
+from transom.kubelet.interfaces import PodUpdates
 from transom.kubelet.static_pods import (
     ApiMirrors,
     BadManifest,

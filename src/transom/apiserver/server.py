@@ -56,8 +56,8 @@ from transom.apiserver.serving.chain import RequestChain, request_steps
 from transom.apiserver.serving.corruption_events import CorruptionEvents
 from transom.apiserver.serving.encoder import ResponseEncoder
 from transom.apiserver.serving.health import HealthEndpoints, LoopMonitor
-from transom.apiserver.serving.http import HttpHandler, HttpParts
-from transom.apiserver.serving.inprocess import InProcessClient, InProcessParts, ReadTurns
+from transom.apiserver.serving.http import HttpDependencies, HttpHandler
+from transom.apiserver.serving.inprocess import InProcessClient, InProcessDependencies, ReadTurns
 from transom.apiserver.serving.metrics import ApiServerMetrics
 from transom.apiserver.serving.openapi import OpenApi
 from transom.apiserver.serving.paths import NonResourcePaths
@@ -325,7 +325,7 @@ class ApiServer:
         # Components of the cluster can discover all its kinds.
         self.handler = HttpHandler(
             self.chain,
-            HttpParts(
+            HttpDependencies(
                 self.resources,
                 ResponseEncoder(workers, self.hub, clock),
                 paths,
@@ -339,7 +339,7 @@ class ApiServer:
             self.security.authorize,
         )
         self.read_turns = ReadTurns()
-        in_process = InProcessParts(
+        in_process = InProcessDependencies(
             self.chain,
             self.handler,
             self.resources,

@@ -16,7 +16,7 @@ from importlib import import_module
 
 from transom import __version__
 from transom.cli.aliases import resolve_alias
-from transom.cli.command import Command, HelpFormatter
+from transom.cli.command import Command
 from transom.kit.escaping import escape_terminal
 from transom.kit.interrupts import raise_interrupts
 from transom.kit.user_errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, UserError, of_system

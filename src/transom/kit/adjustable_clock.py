@@ -25,13 +25,13 @@ _FEW_TIMERS = 64  # below this number, cancelled timers are not worth removing
 class _IdleSelector(selectors.DefaultSelector):
     """Knows when the loop has nothing to do: it is about to wait, and nothing has arrived."""
 
-    def __init__(self, may_rest: Callable[[], bool], on_idle: Callable[[], bool]) -> None:
+    def __init__(self, may_be_idle: Callable[[], bool], on_idle: Callable[[], bool]) -> None:
         super().__init__()
-        self._may_rest = may_rest
+        self._may_be_idle = may_be_idle
         self._on_idle = on_idle
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if (timeout is None or timeout > 0) and self._may_rest():
+        if (timeout is None or timeout > 0) and self._may_be_idle():
             found = super().select(0)
             if found or self._on_idle():
                 return found
@@ -64,7 +64,7 @@ class IdleDetectingLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._idle_waiters: list[asyncio.Future[None]] = []
         self._executor = _CountingExecutor()
-        super().__init__(_IdleSelector(self._may_rest, self._on_idle))
+        super().__init__(_IdleSelector(self._may_be_idle, self._on_idle))
         self.set_default_executor(self._executor)
 
     async def wait_idle(self) -> None:
@@ -75,7 +75,7 @@ class IdleDetectingLoop(asyncio.SelectorEventLoop):
         self._idle_waiters.append(waiter)
         await waiter
 
-    def _may_rest(self) -> bool:
+    def _may_be_idle(self) -> bool:
         return bool(self._idle_waiters) and not self._executor.unfinished
 
     def _on_idle(self) -> bool:

@@ -12,14 +12,14 @@ _SECONDS: Final = 0.005
 
 
 class TimeSlice:
-    """Call `rest` between two steps: it yields if the steps since the last pause took long."""
+    """Call `pause` between two steps: it yields if the steps since the last pause took long."""
 
     __slots__ = ("_began",)
 
     def __init__(self) -> None:
         self._began = monotonic()
 
-    async def rest(self) -> None:
+    async def pause(self) -> None:
         if monotonic() - self._began > _SECONDS:
             await asyncio.sleep(0)
             self._began = monotonic()

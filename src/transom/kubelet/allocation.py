@@ -17,7 +17,7 @@ from transom.client.events import NORMAL, WARNING
 from transom.kit.lazy_dataclass import replace
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import PodRejection
-from transom.kubelet.parts import NoResourceManagers, ResourceManagers
+from transom.kubelet.interfaces import NoResourceManagers, ResourceManagers
 from transom.kubelet.podstate import PodState, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object

@@ -18,13 +18,13 @@ from transom.kubelet.expansion import (
     variable_mapping,
 )
 from transom.kubelet.failures import ClaimFailure, ContainerFailure
-from transom.kubelet.mounts import volume_devices, volume_mounts
-from transom.kubelet.parts import (
+from transom.kubelet.interfaces import (
     ClaimDevices,
     NoDynamicResources,
     NoResourceManagers,
     ResourceManagers,
 )
+from transom.kubelet.mounts import volume_devices, volume_mounts
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.userns import pod_user_namespace
 from transom.kubelet.volumes.manager import VolumeManager

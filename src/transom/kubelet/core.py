@@ -17,8 +17,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.conditions import make_ready_condition
 from transom.kubelet.event_texts import event_texts
 from transom.kubelet.features import PodFeatures
-from transom.kubelet.labels import POD_UID, is_static
-from transom.kubelet.parts import (
+from transom.kubelet.interfaces import (
     ClaimDevices,
     ContainerConfigSource,
     Hooks,
@@ -34,12 +33,13 @@ from transom.kubelet.parts import (
     StartCounter,
     Volumes,
 )
+from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.starter import ContainerStarter
 from transom.kubelet.status_manager import StatusManager
-from transom.kubelet.sync import PodSync, PodSyncParts
+from transom.kubelet.sync import PodSync, PodSyncDependencies
 from transom.kubelet.termination import Terminator
 from transom.kubelet.workers import KillRequest, PodWorkers
 from transom.machinery.errors import ApiError
@@ -92,7 +92,7 @@ class KubeletCore:
         )
         self._sync = PodSync(
             env,
-            PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation, claims),
+            PodSyncDependencies(volumes, admission, self.prober, mirrors, self._allocation, claims),
             self.pods,
             self.statuses,
             starter,

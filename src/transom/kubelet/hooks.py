@@ -13,7 +13,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.dialing import from_node
 from transom.kubelet.features import has_consistent_http_get
 from transom.kubelet.httpget import BodyFailure, GetFailure, Headers, ProbeUrl
-from transom.kubelet.parts import HookFailure
+from transom.kubelet.interfaces import HookFailure
 from transom.kubelet.podstate import format_pod, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object

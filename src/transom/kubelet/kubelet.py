@@ -31,10 +31,10 @@ from transom.kubelet.hooks import HookRunner
 from transom.kubelet.housekeeping import Housekeeping
 from transom.kubelet.image_gc import ImageGC
 from transom.kubelet.images import ImageManager
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.node import checks
 from transom.kubelet.node.agent import NodeAgent
 from transom.kubelet.node_shutdown import NodeShutdownManager
-from transom.kubelet.parts import PodView
 from transom.kubelet.plugins.csi_handler import CSI, CsiPluginHandler
 from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.plugins.handler import PluginHandler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from transom.kit.clock import Clock
-from transom.kubelet.parts import Mirrors
+from transom.kubelet.interfaces import Mirrors
 from transom.kubelet.podstate import format_pod, is_deleted, uid_of
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object

@@ -22,8 +22,8 @@ from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.failures import PodRejection
+from transom.kubelet.interfaces import KillPod
 from transom.kubelet.labels import is_critical
-from transom.kubelet.parts import KillPod
 from transom.kubelet.podstate import format_pod, uid_of
 from transom.kubelet.refs import node_ref
 from transom.machinery.objects import Object

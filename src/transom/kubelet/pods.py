@@ -13,8 +13,8 @@ from typing import Protocol
 from transom.client.informer import Informer
 from transom.client.resources import PODS
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.interfaces import PodSource, PodUpdates
 from transom.kubelet.labels import CONFIG_SOURCE, is_mirror, is_static
-from transom.kubelet.parts import PodSource, PodUpdates
 from transom.kubelet.podstate import TERMINAL, is_deleted, nothing_runs, uid_of
 from transom.machinery.objects import Object
 

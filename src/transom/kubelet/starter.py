@@ -21,8 +21,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import link_log
 from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ClaimFailure, ContainerFailure
-from transom.kubelet.labels import container_hash
-from transom.kubelet.parts import (
+from transom.kubelet.interfaces import (
     ClaimDevices,
     ContainerConfigSource,
     HookFailure,
@@ -30,6 +29,7 @@ from transom.kubelet.parts import (
     ImagePuller,
     StartCounter,
 )
+from transom.kubelet.labels import container_hash
 from transom.kubelet.podstate import PodState, container_spec, format_pod, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.security import effective_security_context

@@ -24,8 +24,8 @@ from transom.kit.clock import rfc3339_micro
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_pattern
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.interfaces import PodUpdates
 from transom.kubelet.labels import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE
-from transom.kubelet.parts import PodUpdates
 from transom.machinery import codec, defaults, validation
 from transom.machinery.errors import ApiError
 from transom.machinery.field import aggregate_text

@@ -19,10 +19,10 @@ from transom.kubelet.allocation import AllocationManager, ResizeFailure
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import ClaimFailure, VolumeFailure
 from transom.kubelet.features import runtime_reports_features
+from transom.kubelet.interfaces import ClaimDevices, Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
 from transom.kubelet.node.status import network_problem
-from transom.kubelet.parts import ClaimDevices, Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, PodState, format_pod, is_deleted, is_host_network
 from transom.kubelet.refs import pod_ref
@@ -44,7 +44,7 @@ _RELIST_SECONDS = 0.05
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
-class PodSyncParts(NamedTuple):
+class PodSyncDependencies(NamedTuple):
     """What a pod sync needs from the rest of the kubelet."""
 
     volumes: Volumes
@@ -59,7 +59,7 @@ class PodSync:
     def __init__(
         self,
         env: KubeletContext,
-        parts: PodSyncParts,
+        dependencies: PodSyncDependencies,
         pods: Pods,
         statuses: StatusManager,
         starter: ContainerStarter,
@@ -69,7 +69,7 @@ class PodSync:
         """`workers` is a function because the workers call this object in turn."""
         self._env = env
         self._workers = workers
-        self._parts = parts
+        self._dependencies = dependencies
         self._pods = pods
         self._statuses = statuses
         self._starter = starter
@@ -80,14 +80,14 @@ class PodSync:
         self._around = status.StatusInputs(
             env.config.node_ips,
             env.runtime.version.name,
-            parts.prober,
+            dependencies.prober,
             terminator.last_words,
             features,
-            parts.allocation.actual,
-            parts.allocation.conditions,
+            dependencies.allocation.actual,
+            dependencies.allocation.conditions,
             env.os.recursive_read_only_mounts(env.host, env.runtime.version),
-            parts.allocation.actual_spec,
-            parts.claims.resource_health,
+            dependencies.allocation.actual_spec,
+            dependencies.claims.resource_health,
         )
 
     async def __call__(self, worker: PodWorker) -> SyncOutcome:
@@ -100,7 +100,7 @@ class PodSync:
         if is_deleted(pod):
             return await self._delete(worker, pod)
         if self._pods.reported_status(pod).get("phase") in TERMINAL:
-            return await self._rest(worker, pod)
+            return await self._sync_terminated(worker, pod)
         runtime = self._env.runtime.status()
         if runtime.runtime_reason:
             return SyncOutcome.SOON
@@ -145,7 +145,7 @@ class PodSync:
         if self._around.features.resize:
             pod = self._resized(pod, state)
         now = self._generate(worker, pod, state)
-        refused = self._parts.admission.can_run(pod)
+        refused = self._dependencies.admission.can_run(pod)
         if refused is not None:
             now["reason"], now["message"] = refused.reason, refused.message
             for entry in (*now["containerStatuses"], *now.get("initContainerStatuses", ())):
@@ -160,7 +160,7 @@ class PodSync:
             await self._kill(pod, state)
             return SyncOutcome.FAILED
         if now["phase"] == "Failed":
-            return await self._rest(worker, pod)
+            return await self._sync_terminated(worker, pod)
         if not is_host_network(pod) and not self._network_ready(pod, runtime):
             return SyncOutcome.SOON
         if is_static(pod):
@@ -168,24 +168,26 @@ class PodSync:
                 self._env.node(),
                 pod,
                 self._pods.mirror_of(pod),
-                self._parts.mirrors,
+                self._dependencies.mirrors,
                 self._env.clock,
             )
         todo = actions.compute_pod_actions(
             pod,
             state,
-            self._parts.prober.liveness,
-            self._parts.prober.startup,
+            self._dependencies.prober.liveness,
+            self._dependencies.prober.startup,
             self._around.features,
-            self._parts.allocation.action if self._around.features.resize else actions.no_resize,
+            self._dependencies.allocation.action
+            if self._around.features.resize
+            else actions.no_resize,
             restart_all=self._restarts_all(pod, state),
         )
-        if not todo.kill_pod and self._parts.allocation.resizes_pod(pod):
+        if not todo.kill_pod and self._dependencies.allocation.resizes_pod(pod):
             todo = todo._replace(resize_pod=True)
         if (todo or worker.resync) and not await self._mount(worker, pod):
             return SyncOutcome.FAILED
         if not todo:
-            self._parts.prober.sync(worker.uid)
+            self._dependencies.prober.sync(worker.uid)
             return SyncOutcome.OK
         return await self._act(worker, pod, state, todo)
 
@@ -197,7 +199,7 @@ class PodSync:
             updated = await self._update(pod, todo)
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
             good, worker.again = good and updated, worker.again or updated
-        self._parts.prober.sync(worker.uid)
+        self._dependencies.prober.sync(worker.uid)
         if todo.start:
             await worker.interruptible(self._env.clock.sleep(_RELIST_SECONDS))
         # The next sync reports the result and everything that happened in the meantime. After a
@@ -218,16 +220,16 @@ class PodSync:
 
     def _resized(self, pod: Object, state: PodState) -> Object:
         """The pod with the resources that it may use."""
-        allocation = self._parts.allocation
+        allocation = self._dependencies.allocation
         pod = allocation.resize(pod, self._pods.active_pods, state)
         allocation.finish(pod, state)
         return pod
 
     async def _update(self, pod: Object, todo: actions.PodActions) -> bool:
         try:
-            await self._parts.allocation.actuate(pod, todo.update)
+            await self._dependencies.allocation.actuate(pod, todo.update)
         except ResizeFailure as failure:
-            self._parts.allocation.fail(pod, str(failure))
+            self._dependencies.allocation.fail(pod, str(failure))
             return False
         return True
 
@@ -239,7 +241,7 @@ class PodSync:
 
     async def _mount(self, worker: PodWorker, pod: Object) -> bool:
         try:
-            await worker.interruptible(self._parts.volumes.mount(pod))
+            await worker.interruptible(self._dependencies.volumes.mount(pod))
         except VolumeFailure as failure:
             self._record_event(
                 pod, WARNING, "FailedMount", f"Unable to attach or mount volumes: {failure}"
@@ -279,7 +281,7 @@ class PodSync:
         if not await self._stop(worker, pod, state):
             return SyncOutcome.FAILED
         self._fail_by_deadline(worker, pod, self._read(worker))
-        return await self._rest(worker, pod)
+        return await self._sync_terminated(worker, pod)
 
     def _fail_by_deadline(self, worker: PodWorker, pod: Object, state: PodState) -> None:
         now = status.containers_only(pod, state, self._pods.reported_status(pod), {}, self._around)
@@ -307,7 +309,7 @@ class PodSync:
 
     async def _release_claims(self, worker: PodWorker) -> bool:
         try:
-            await self._parts.claims.unprepare(worker.uid)
+            await self._dependencies.claims.unprepare(worker.uid)
         except ClaimFailure as failure:
             log.warning("pod %s: %s", worker.uid, failure)
             return False
@@ -335,9 +337,9 @@ class PodSync:
             await self._end.remove(worker.uid)
         except RuntimeFailure as failure:
             log.warning("pod %s: %s", format_pod(pod), failure)
-        return await self._rest(worker, pod)
+        return await self._sync_terminated(worker, pod)
 
-    async def _rest(self, worker: PodWorker, pod: Object) -> SyncOutcome:
+    async def _sync_terminated(self, worker: PodWorker, pod: Object) -> SyncOutcome:
         """The pod has ended: nothing of it runs, its volumes are unmounted; its records stay."""
         state = self._read(worker)
         if (
@@ -349,12 +351,12 @@ class PodSync:
         return SyncOutcome.DONE if await self._release(worker) else SyncOutcome.FAILED
 
     async def _release(self, worker: PodWorker) -> bool:
-        self._parts.prober.remove_pod(worker.uid)
+        self._dependencies.prober.remove_pod(worker.uid)
         if worker.deadline is not None:
             worker.deadline.cancel()
             worker.deadline = None
         try:
-            await self._parts.volumes.unmount(worker.uid)
+            await self._dependencies.volumes.unmount(worker.uid)
         except VolumeFailure as failure:
             log.warning("the volumes of pod %s could not be given back: %s", worker.uid, failure)
             return False
@@ -405,7 +407,9 @@ class PodSync:
             mirror = self._pods.mirror_of(worker.pod)
             if mirror is not None and self._pods.pod(*self._name(worker.pod)) is None:
                 meta = mirror["metadata"]
-                await self._parts.mirrors.delete(meta["namespace"], meta["name"], meta["uid"])
+                await self._dependencies.mirrors.delete(
+                    meta["namespace"], meta["name"], meta["uid"]
+                )
         return SyncOutcome.DONE
 
     @staticmethod

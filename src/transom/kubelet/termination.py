@@ -22,7 +22,7 @@ from transom.kubelet.actions import FailedProbe
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import remove_log
 from transom.kubelet.event_texts import event_texts
-from transom.kubelet.parts import HookFailure, Hooks
+from transom.kubelet.interfaces import HookFailure, Hooks
 from transom.kubelet.podstate import PodState, container_spec, format_pod, read_pod_state
 from transom.kubelet.refs import container_ref
 from transom.kubelet.termination_order import TerminationOrder, has_sidecar

@@ -153,7 +153,7 @@ class PodWorkers:
 
     def drop(self, worker: PodWorker) -> None:
         """Nothing is left of the pod."""
-        self._rest(worker)
+        self._cancel_timer(worker)
         if worker.deadline is not None:
             worker.deadline.cancel()
         if self._workers.get(worker.uid) is worker:
@@ -167,7 +167,7 @@ class PodWorkers:
                 worker.interrupted = True
                 worker.task.cancel()
         elif not self._stopped:
-            self._rest(worker)
+            self._cancel_timer(worker)
             worker.task = asyncio.get_running_loop().create_task(self._run(worker))
 
     def wake_uid(self, uid: str) -> None:
@@ -230,7 +230,7 @@ class PodWorkers:
         worker.resync = worker.due = True
         self.wake(worker)
 
-    def _rest(self, worker: PodWorker) -> None:
+    def _cancel_timer(self, worker: PodWorker) -> None:
         if worker.timer is not None:
             worker.timer.cancel()
             worker.timer = None

@@ -131,7 +131,7 @@ class MutatingAdmissionPolicy(MutatingPlugin):
         except PolicyConfigError as problem:
             return [_PolicyError(hook.name, "", f"failed to configure policy: {problem}")]
         for binding in hook.bindings:
-            await time_slice.rest()
+            await time_slice.pause()
             try:
                 if (
                     binding.resources is not None

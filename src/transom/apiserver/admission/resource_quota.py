@@ -197,7 +197,7 @@ class ResourceQuota(ValidatingPlugin):
             candidate = self._objects.decode(self._quotas, record)
             if _limits(attributes, evaluator, candidate, self._names_containers):
                 limiting.append(record.key)
-            await step.rest()
+            await step.pause()
         if not limiting:
             return
         reserved: list[tuple[str, Amounts]] = []
@@ -213,7 +213,7 @@ class ResourceQuota(ValidatingPlugin):
                 amounts = {name: more[name] for name in charge.used}
                 self._reserved[key] = quota.add_amounts(self._reserved.get(key, {}), amounts)
                 reserved.append((key, amounts))
-            await step.rest()
+            await step.pause()
         if reserved:
             attributes.on_accept = partial(self._charge_reserved, attributes, reserved)
 
@@ -251,7 +251,7 @@ class ResourceQuota(ValidatingPlugin):
                         added = quota.add_amounts(used, {n: amounts[n] for n in used})
                         self._charge_one(_Charge(record, candidate, added), now)
                 self._release_one(key, amounts)
-                await step.rest()
+                await step.pause()
         finally:
             self._release(reserved)
 

@@ -112,7 +112,7 @@ class ValidatingAdmissionPolicy(ValidatingPlugin):
                 continue
             annotations: dict[str, list[str]] = {}
             for binding in hook.bindings:
-                await time_slice.rest()
+                await time_slice.pause()
                 try:
                     await self._bound(state, hook, binding, target, param, annotations)
                 except PolicyConfigError as problem:

@@ -350,7 +350,7 @@ async def delete_collection(storage: Storage, call: ApiCall) -> ListResult:
     listing = await list_readable(storage, res, call.info.namespace, chosen)
     time_slice = TimeSlice()
     for record in listing.records:
-        await time_slice.rest()  # a dry run, and what finalizers hold, waits for no write
+        await time_slice.pause()  # a dry run, and what finalizers hold, waits for no write
         meta = orjson.loads(record.value)["metadata"]
         try:
             await storage.delete(ctx, res, meta.get("namespace", ""), meta["name"], options)

@@ -38,7 +38,7 @@ async def delete_instances(loopback: Loopback, res: Resource) -> Object | None:
     problems = []
     time_slice = TimeSlice()
     for record in loopback.storage.store.list(f"{res.bucket}/").records:
-        await time_slice.rest()
+        await time_slice.pause()
         meta = orjson.loads(record.value)["metadata"]
         try:
             await loopback.storage.delete(

@@ -79,7 +79,7 @@ _UNKNOWN_INFO = RequestInfo(False, "", "")
 _CONNECTED = frozenset(("attach", "exec", "portforward", "proxy"))
 
 
-class HttpParts(NamedTuple):
+class HttpDependencies(NamedTuple):
     """The dependencies of HTTP exchanges."""
 
     resources: ResourceRegistry
@@ -100,12 +100,12 @@ class HttpHandler:
     def __init__(
         self,
         chain: RequestChain,
-        parts: HttpParts,
+        dependencies: HttpDependencies,
         authenticate: Callable[[HttpRequest], UserInfo],
         authorize: Authorization,
     ) -> None:
         self._chain = chain
-        self._parts = parts
+        self._dependencies = dependencies
         self._authenticate = authenticate
         self._authorize = authorize
 
@@ -114,19 +114,19 @@ class HttpHandler:
         try:
             request_info = parse_request_info(request.method, request.path, query)
         except UnknownRequest as problem:
-            exchange = HttpExchange(self._parts, request, _UNKNOWN_INFO, query)
+            exchange = HttpExchange(self._dependencies, request, _UNKNOWN_INFO, query)
             return exchange.complete(exchange.fail(problem))
-        return self._chain.run(HttpExchange(self._parts, request, request_info, query))
+        return self._chain.run(HttpExchange(self._dependencies, request, request_info, query))
 
     def call_as(self, user: UserInfo, request: HttpRequest) -> Answer | Awaitable[Answer]:
         """A request of an in-process component, whose identity is known."""
         query = request.query
         request_info = parse_request_info(request.method, request.path, query)
-        return self._chain.run(HttpExchange(self._parts, request, request_info, query, user))
+        return self._chain.run(HttpExchange(self._dependencies, request, request_info, query, user))
 
     def is_aggregated(self, group: str, version: str) -> bool:
         """Whether another server serves a group version."""
-        return self._parts.aggregation.claims(group, version)
+        return self._dependencies.aggregation.claims(group, version)
 
     def streams_body(self, path: str) -> bool:
         """Whether a large body is streamed instead of collected first."""
@@ -143,7 +143,7 @@ class HttpHandler:
         try:
             user = self._authenticate(request)
             if is_impersonation(request):
-                release = self._parts.resources.release
+                release = self._dependencies.resources.release
                 user = impersonate(request, user, self._authorize, release)
             info = parse_request_info(request.method, request.path, query)
             return user.name if self._authorize.decide(user, info).allowed else None
@@ -158,7 +158,7 @@ class HttpExchange(ApiExchange[Answer]):
 
     def __init__(
         self,
-        parts: HttpParts,
+        dependencies: HttpDependencies,
         request: HttpRequest,
         request_info: RequestInfo,
         query: dict[str, list[str]],
@@ -167,7 +167,7 @@ class HttpExchange(ApiExchange[Answer]):
         """`user`: a component of the cluster, already authenticated."""
         self._started = time.perf_counter()
         super().__init__(
-            parts.clock,
+            dependencies.clock,
             request_info,
             query,
             request.body,
@@ -176,7 +176,7 @@ class HttpExchange(ApiExchange[Answer]):
             request,
             user,
         )
-        self._parts = parts
+        self._dependencies = dependencies
         self._request = request
         self._form = PLAIN
 
@@ -204,23 +204,23 @@ class HttpExchange(ApiExchange[Answer]):
     def _answer(self, result: Result) -> Answer | Awaitable[Answer]:
         if type(result) is ObjectResult:
             if self._form == PLAIN and not self.query and not self.ctx.warnings:
-                return self._parts.encoder.encode_plain(self.ctx, result)
-            return self._parts.encoder.encode_object(self, self._form, result)
+                return self._dependencies.encoder.encode_plain(self.ctx, result)
+            return self._dependencies.encoder.encode_object(self, self._form, result)
         if isinstance(result, ConnectResult):
-            return self._parts.kubelets.connect(self._request, result.target)
-        return self._parts.encoder.encode(self, self._form, result)
+            return self._dependencies.kubelets.connect(self._request, result.target)
+        return self._dependencies.encoder.encode(self, self._form, result)
 
     def _route(self, dispatch: Dispatcher) -> Answer | Awaitable[Answer] | None:
         """Finds the resource and negotiates the response format. Handles all other paths."""
-        parts, request, info = self._parts, self._request, self.info
-        if parts.aggregation.any:
-            foreign = parts.aggregation.answer(request, self.ctx.user)
+        dependencies, request, info = self._dependencies, self._request, self.info
+        if dependencies.aggregation.any:
+            foreign = dependencies.aggregation.answer(request, self.ctx.user)
             if foreign is not None:
                 return foreign
         # Empty segments before the resource are not a valid resource path.
         if not info.is_resource or not info.path.startswith("/apis/" if info.group else "/api/"):
             return self._paths(request)
-        resources = parts.resources
+        resources = dependencies.resources
         find = resources.find if self.in_process else resources.find_served
         res = find(info.group, info.version, info.resource)
         if res is None or not _check_route(res, info, request.method):
@@ -248,7 +248,7 @@ class HttpExchange(ApiExchange[Answer]):
 
     @property
     def _paths(self) -> NonResourcePaths:
-        return self._parts.internal_paths if self.in_process else self._parts.paths
+        return self._dependencies.internal_paths if self.in_process else self._dependencies.paths
 
     def _with_pretty(self, form: OutputForm) -> OutputForm:
         agent = self.ctx.user_agent
@@ -301,7 +301,7 @@ class HttpExchange(ApiExchange[Answer]):
         if not self.in_process:
             request_info = None if self.request_info is _UNKNOWN_INFO else self.request_info
             seconds = time.perf_counter() - self._started
-            self._parts.metrics.record(request_info, answer, seconds)
+            self._dependencies.metrics.record(request_info, answer, seconds)
         if (
             type(answer) is HttpResponse
             and type(answer.body) is bytes

@@ -105,7 +105,7 @@ class InProcessServer(Protocol):
     def read_turns(self) -> ReadTurns: ...
 
 
-class InProcessParts(NamedTuple):
+class InProcessDependencies(NamedTuple):
     """The same while the server is being built."""
 
     chain: RequestChain

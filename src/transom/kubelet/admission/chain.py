@@ -16,8 +16,8 @@ from transom.kubelet.admission.requests import PodRequests, requests_of_pod
 from transom.kubelet.admission.sysctls import Sysctls
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import PodRejection
+from transom.kubelet.interfaces import KillPod
 from transom.kubelet.labels import is_critical, is_static
-from transom.kubelet.parts import KillPod
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.kubelet import kubelet_has

@@ -26,8 +26,8 @@ from transom.kubelet.eviction.thresholds import (
 )
 from transom.kubelet.eviction.usage import PodUsageMeter
 from transom.kubelet.failures import PodRejection
+from transom.kubelet.interfaces import KillPod
 from transom.kubelet.labels import is_critical
-from transom.kubelet.parts import KillPod
 from transom.kubelet.podstate import format_pod, uid_of
 from transom.kubelet.refs import node_ref, pod_ref
 from transom.machinery.objects import Object

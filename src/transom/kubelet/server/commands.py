@@ -19,7 +19,7 @@ from transom.kit.clock import Clock, Timer
 from transom.kit.streaming import channels, remotecommand, upgrade
 from transom.kit.streaming.remotecommand import CommandStreams, RemoteCommand
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.parts import PodView
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.server import find
 from transom.kubelet.server.answers import JSON, TEXT, HttpFailure
 from transom.machinery.objects import Object

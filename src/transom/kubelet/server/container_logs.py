@@ -13,7 +13,7 @@ from typing import Any, Final
 from transom.http.messages import Answer, HttpResponse, ResponseStream, StreamResponse
 from transom.kit.clock import parse_rfc3339
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.parts import PodView
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.server import find
 from transom.kubelet.server.answers import TEXT, HttpFailure
 from transom.kubelet.server.logs import LogOptions, LogReader, UnknownFormat

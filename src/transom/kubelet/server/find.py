@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.parts import PodView
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.server.answers import HttpFailure
 from transom.machinery.objects import Object
 from transom.runtime.api import Container, Sandbox

@@ -16,7 +16,7 @@ from transom.kit.streaming import channels, portforward, upgrade
 from transom.kit.streaming.portforward import PortForward
 from transom.kit.task_set import TaskSet
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.parts import PodView
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.server import find
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.commands import header_texts, refuse, require_upgrade

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from transom.http.messages import HttpResponse
 from transom.kubelet import labels
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.parts import PodView
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.server import answers
 from transom.machinery.objects import Object
 

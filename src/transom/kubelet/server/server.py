@@ -18,7 +18,7 @@ from transom.http.server import HttpServer
 from transom.kit.lazy import lazy_import
 from transom.kit.prometheus import Collector
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.parts import PodView
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.server import answers, hostlogs, pods, routes
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.auth import AuthRules, KubeletAuth

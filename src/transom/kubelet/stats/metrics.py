@@ -247,7 +247,7 @@ class ShutdownMetrics:
 
 class StartMetrics:
     """The counters of started pods and containers that a release has; implements
-    `kubelet.parts.StartCounter`.
+    `kubelet.interfaces.StartCounter`.
     """
 
     __slots__ = ("_host_process", "_metrics", "_started")

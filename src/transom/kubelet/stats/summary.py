@@ -12,7 +12,7 @@ from typing import Any, Final
 from transom.kit.clock import rfc3339
 from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.parts import PodView
+from transom.kubelet.interfaces import PodView
 from transom.kubelet.stats import shapes
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
 from transom.machinery.objects import Object

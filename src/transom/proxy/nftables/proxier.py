@@ -37,7 +37,7 @@ from transom.network.nft import (
 from transom.network.stacks import NetworkStack
 from transom.proxy.nftables import names
 from transom.proxy.nftables.rules import Key, RuleContext, ServicePortRules
-from transom.proxy.nftables.shared import shared_parts
+from transom.proxy.nftables.shared import shared_service_rules
 from transom.proxy.nftables.stale import Known, StaleFlow, stale_flows
 from transom.proxy.tracker import PortName, ServiceTracker, addresses_of_family
 
@@ -74,7 +74,7 @@ class NftablesProxier:
         self.options = options or NftablesOptions()
         self.stale_udp: deque[StaleFlow] = deque(maxlen=_REMEMBERED_FLOWS)
         """Connection tracking entries to delete; the caller consumes them after a sync."""
-        self._parts = shared_parts(tracker)
+        self._shared_rules = shared_service_rules(tracker)
         self._cursor = -1
         self._addresses: tuple[str, ...] = ()
         self._families: dict[Family, _FamilyTable] = {}
@@ -124,14 +124,14 @@ class NftablesProxier:
         before = self._known.get(name, (None, ()))
         if service is None:
             self._known.pop(name, None)
-            self._parts.forget(name)
+            self._shared_rules.forget(name)
         else:
             self._known[name] = (service, endpoints)
         if service is not None and service.cluster_ip(ipv6=True):
             yield from self._prepare("ip6")
         for family, state in self._families.items():
             part = (
-                self._parts.part(name, service, endpoints, state.place)
+                self._shared_rules.rules_of(name, service, endpoints, state.place)
                 if service is not None
                 else _NOTHING
             )
@@ -194,12 +194,12 @@ class _FamilyTable:
     ) -> None:
         self.place = place
         self.table = _skeleton(family, place.mark, node_port_ips)
-        self._parts: dict[PortName, ServicePortRules] = {}
+        self._shared_rules: dict[PortName, ServicePortRules] = {}
         # Two services may claim the same external address and port; then always the same one wins.
         self._claims: dict[tuple[str, Key], dict[PortName, Goto | NftVerdict]] = {}
 
     def replace(self, name: PortName, part: ServicePortRules) -> bool:
-        before = self._parts.get(name)
+        before = self._shared_rules.get(name)
         if before is None:
             if not (part.elements or part.members):
                 return False
@@ -227,9 +227,9 @@ class _FamilyTable:
             self._claims.setdefault(claim, {})[name] = ACCEPT
             table.sets[claim[0]].elements.add(claim[1])
         if part.elements or part.members:
-            self._parts[name] = part
+            self._shared_rules[name] = part
         else:
-            del self._parts[name]
+            del self._shared_rules[name]
         return True
 
     def set_node_port_ips(self, addresses: tuple[str, ...] | None) -> bool:

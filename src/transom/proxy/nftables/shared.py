@@ -20,14 +20,14 @@ from transom.proxy.tracker import (
 )
 
 
-class SharedParts:
+class SharedServiceRules:
     def __init__(self) -> None:
         self._known: dict[
             RuleContext,
             dict[PortName, tuple[ServicePort, tuple[ProxyEndpoint, ...], ServicePortRules]],
         ] = {}
 
-    def part(
+    def rules_of(
         self,
         name: PortName,
         service: ServicePort,
@@ -53,11 +53,11 @@ class SharedParts:
             known.pop(name, None)
 
 
-_OF_TRACKER: WeakKeyDictionary[ServiceTracker, SharedParts] = WeakKeyDictionary()
+_OF_TRACKER: WeakKeyDictionary[ServiceTracker, SharedServiceRules] = WeakKeyDictionary()
 
 
-def shared_parts(tracker: ServiceTracker) -> SharedParts:
+def shared_service_rules(tracker: ServiceTracker) -> SharedServiceRules:
     found = _OF_TRACKER.get(tracker)
     if found is None:
-        found = _OF_TRACKER[tracker] = SharedParts()
+        found = _OF_TRACKER[tracker] = SharedServiceRules()
     return found
