@@ -364,9 +364,9 @@ async def test_rules_are_gathered_also_from_roles_that_gather(
     ],
 )
 async def test_gathered_rules_belong_to_the_controller(
-    play: ContextFactory, release: str, owner: tuple[str, str]
+    control_plane: ContextFactory, release: str, owner: tuple[str, str]
 ) -> None:
-    async with play("clusterrole-aggregation", release=release) as plane:
+    async with control_plane("clusterrole-aggregation", release=release) as plane:
         await role(plane, "a", "nodes", part="yes")
         selector = {"clusterRoleSelectors": [{"matchLabels": {"part": "yes"}}]}
         sums = {"metadata": {"name": "sum"}, "aggregationRule": selector}

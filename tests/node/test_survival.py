@@ -155,17 +155,17 @@ def test_a_node_with_unusable_files_leaves_the_cluster_alone(tmp_path: Path) -> 
     async def main(clock: LoopClock) -> None:
         store = MemoryStore(clock)
         disks = MachineDisks(tmp_path / "machines.db", inline=True)
-        async with World(clock, disks=disks, store=store).running() as world:
+        async with NodeTestCluster(clock, disks=disks, store=store).running() as cluster:
             await clock.sleep(30)
-            files = world.pool.node("l").machine.files
+            files = cluster.pool.node("l").machine.files
             files.remove("/opt", recursive=True)
             files.symlink("opt", "/opt")
             await clock.sleep(30)
         disks.close()
         disks = MachineDisks(tmp_path / "machines.db", inline=True)
-        async with World(clock, disks=disks, store=store).running() as world:
+        async with NodeTestCluster(clock, disks=disks, store=store).running() as cluster:
             await clock.sleep(30)
-            pool = world.pool
+            pool = cluster.pool
             assert pool.is_ready("w") and not pool.is_ready("l")
             assert pool.names() == {"l", "w"} and len(pool.numbers()) == 2
             for work in (pool.start, pool.stop, pool.reboot):
@@ -173,7 +173,7 @@ def test_a_node_with_unusable_files_leaves_the_cluster_alone(tmp_path: Path) -> 
                     await work("l")
             await pool.delete("l")
             assert pool.names() == {"w"}
-            found = await world.client.list(NODES)
+            found = await cluster.client.list(NODES)
             assert [one["metadata"]["name"] for one in found.items] == ["w"]
 
     run(main)

@@ -10,5 +10,5 @@ that always hold.
     script      what users do: create, scale, update, evict, delete
     watchdog    what must hold after every commit
     goals       what must hold in the end
-    world       all of it together, for one seed
+    simulated_cluster  all of it together, for one seed
 """

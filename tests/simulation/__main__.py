@@ -57,7 +57,7 @@ def _say(text: str) -> None:
 
 
 def _play_one(seed: int, verbose: bool) -> int:
-    from .world import simulate
+    from .simulated_cluster import simulate
 
     outcome = simulate(seed, _say if verbose else None)
     if not verbose:
@@ -73,7 +73,7 @@ def _play_one(seed: int, verbose: bool) -> int:
 
 
 def _tune() -> None:
-    """Once for a process: its modules stay, and a world is thrown away as a whole when the next one
+    """Once for a process: its modules stay, and a cluster is thrown away as a whole when the next one
     begins.
     """
     gc.collect()
@@ -82,7 +82,7 @@ def _tune() -> None:
 
 
 def _play(seed: int) -> tuple[int, list[str], list[str], float]:
-    from .world import simulate
+    from .simulated_cluster import simulate
 
     if not gc.get_freeze_count():
         _tune()
