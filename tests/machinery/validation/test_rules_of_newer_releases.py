@@ -530,3 +530,23 @@ def test_names_of_declared_features_are_checked_and_sorted() -> None:
         'status.declaredFeatures[2]: Duplicate value: "A/b"',
         'status.declaredFeatures[3]: Invalid value: "a"',
     ]
+
+
+@pytest.mark.parametrize(("minor", "checked"), [(32, False), (33, True)])
+def test_values_of_a_volumes_node_affinity_are_label_values_since_1_33(
+    minor: int, checked: bool
+) -> None:
+    def volume(value: str) -> Object:
+        expression = {"key": "a", "operator": "In", "values": [value]}
+        affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": "/x"},
+            "nodeAffinity": affinity,
+        }
+        return {"metadata": {"name": "v", "resourceVersion": "1", "uid": "u"}, "spec": spec}
+
+    kind, text = "/PersistentVolume", "spec.nodeAffinity.required.nodeSelectorTerms[0]"
+    assert any(e.startswith(text) for e in created(minor, kind, volume("-"))) is checked
+    assert not any(e.startswith(text) for e in updated(minor, kind, volume("-"), volume("-")))

@@ -347,7 +347,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "LocalTokenPaths": Release(1, 30),
     "MemoryLimitsShrink": Release(1, 34),
     "NegativeGracePeriods": Release(1, 22),
-    "NodeAffinityValues": Release(1, 32),
+    "NodeAffinityValues": Release(1, 33),
     # Differences show the stored object first.
     "OldSpecFirst": Release(1, 24),
     "OneProjectedSource": Release(1, 31),

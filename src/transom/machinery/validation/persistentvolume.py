@@ -34,7 +34,12 @@ from transom.machinery.validation.meta import (
     validate_object_meta,
     validate_object_meta_update,
 )
-from transom.machinery.validation.names import byte_len, name_is_dns_subdomain, range_error
+from transom.machinery.validation.names import (
+    byte_len,
+    is_label_value,
+    name_is_dns_subdomain,
+    range_error,
+)
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.scheduling import check_node_selector
 from transom.machinery.validation.volumes import (
@@ -275,10 +280,10 @@ def _capacity(spec: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-def _node_affinity(affinity: Mapping[str, Any], path: str) -> Errors:
+def _node_affinity(affinity: Mapping[str, Any], path: str, *, values: bool) -> Errors:
     errors: Errors = []
     if affinity.get("required") is not None:
-        check_node_selector(affinity["required"], f"{path}.required", errors)
+        check_node_selector(affinity["required"], f"{path}.required", errors, values=values)
     else:
         errors.append(required(f"{path}.required", "must specify required node constraints"))
     return errors
@@ -292,6 +297,7 @@ class VolumeOptions(NamedTuple):
     moves: bool = False  # the node affinity may change
     types: SchemaType | None = None  # the spec's, where errors show it as JSON
     secret_references: bool = False  # of CSI volumes are checked each by itself
+    node_values: bool = False  # the values of a node affinity are those of labels
 
 
 _BASE_VOLUME = VolumeOptions()
@@ -309,6 +315,7 @@ def volume_options(features: FeatureSet) -> VolumeOptions:
         features.enabled("MutablePVNodeAffinity"),
         types,
         has_behaviour(features.release, "CsiSecretReferences"),
+        has_behaviour(features.release, "NodeAffinityValues"),
     )
 
 
@@ -349,7 +356,9 @@ def validate_volume_spec(
         errors += (
             [forbidden(f"{path}.nodeAffinity", _INLINE)]
             if inline
-            else _node_affinity(spec["nodeAffinity"], f"{path}.nodeAffinity")
+            else _node_affinity(
+                spec["nodeAffinity"], f"{path}.nodeAffinity", values=options.node_values
+            )
         )
     errors += _volume_source(spec, name, path, inline, options)
     host_path = (spec.get("hostPath") or {}).get("path", "")
@@ -410,12 +419,26 @@ def _source_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name in _SOURCES if name in spec}
 
 
+def _has_label_values(selector: Mapping[str, Any]) -> bool:
+    return not any(
+        is_label_value(value)
+        for term in selector.get("nodeSelectorTerms") or ()
+        for requirement in term.get("matchExpressions") or ()
+        for value in requirement.get("values") or ()
+    )
+
+
 def validate_persistent_volume_update(
     new: Object, old: Object, options: VolumeOptions = _BASE_VOLUME
 ) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     named = before.get("volumeAttributesClassName") is not None
-    options = options._replace(attributes_class=options.attributes_class or named)
+    required = (before.get("nodeAffinity") or {}).get("required") or {}
+    stays = options.node_values and not _has_label_values(required)  # bad values may stay
+    options = options._replace(
+        attributes_class=options.attributes_class or named,
+        node_values=options.node_values and not stays,
+    )
     errors = validate_persistent_volume_create(new, options) + validate_volume(new, options)
     source, was = _source_of(spec), _source_of(before)
     expand = "controllerExpandSecretRef"

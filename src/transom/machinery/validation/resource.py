@@ -363,7 +363,7 @@ class _Checks:
         )
         if allocation.get("nodeSelector") is not None:
             check_node_selector(
-                allocation["nodeSelector"], "status.allocation.nodeSelector", errors
+                allocation["nodeSelector"], "status.allocation.nodeSelector", errors, values=True
             )
         return errors
 

@@ -158,7 +158,7 @@ def _places(
     selector = holder.get("nodeSelector")
     if selector is not None:
         chosen.append("`nodeSelector`")
-        check_node_selector(selector, f"{path}.nodeSelector", errors)
+        check_node_selector(selector, f"{path}.nodeSelector", errors, values=True)
     for flag in flags:
         value = holder.get(flag)
         if value:
