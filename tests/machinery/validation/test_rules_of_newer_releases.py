@@ -15,7 +15,11 @@ from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.texts import in_release
 from transom.machinery.schema import schema_table
 from transom.machinery.validation.godump import dump_label_selector
-from transom.machinery.validation.names import is_dns1123_label, is_label_value
+from transom.machinery.validation.names import (
+    is_dns1123_label,
+    is_label_value,
+    is_qualified_name,
+)
 from transom.machinery.validation.pod_status import claim_status_errors, container_status_errors
 
 Object = dict[str, Any]
@@ -550,3 +554,12 @@ def test_values_of_a_volumes_node_affinity_are_label_values_since_1_33(
     kind, text = "/PersistentVolume", "spec.nodeAffinity.required.nodeSelectorTerms[0]"
     assert any(e.startswith(text) for e in created(minor, kind, volume("-"))) is checked
     assert not any(e.startswith(text) for e in updated(minor, kind, volume("-"), volume("-")))
+
+
+@pytest.mark.parametrize(("minor", "text"), [(34, "a qualified name"), (35, "a valid label key")])
+def test_qualified_names_are_label_keys_since_1_35(minor: int, text: str) -> None:
+    (message,) = is_qualified_name("a/b/c")
+    (error,) = in_release(
+        Release(1, minor), [invalid("spec.auditAnnotations[1].key", "a", message)]
+    )
+    assert error.detail.startswith(f"{text} must consist of")

@@ -71,7 +71,7 @@ CHANGES: Final = (
         r"must be empty when clusterIP is empty",
         "must be empty when `clusterIP` is not specified",
     ),
-    _change((1, 35), r"a qualified name (must .*)", r"a valid label key \1", field="labels"),
+    _change((1, 35), r"a qualified name (must .*)", r"a valid label key \1"),
     _change(
         (1, 23),
         r"may not be in the loopback range \(127\.0\.0\.0/8\)",
