@@ -10,6 +10,7 @@ import pytest
 from tests.userland.conftest import Box, Context
 
 LINES = [
+    ("umask 27; umask; umask u=rwx,g=rx,o=; umask; umask g+w; umask", "0027\n0027\n0007\n"),
     ("expr 3 % 2; expr 6 / 4 + 1; expr -7 / 2; expr 2 + 3 \\* 4", "1\n2\n-3\n14\n"),
     ("expr \\( 2 + 3 \\) \\* 4; expr 2 \\< 10; expr b \\> a", "20\n1\n1\n"),
     ("expr 0 \\| x; expr a \\& 0; expr 4 % 2; echo $?", "x\n0\n0\n1\n"),
@@ -173,6 +174,30 @@ def test_output(box, line: str, expected: str) -> None:
 def test_failures(box, argv: tuple[str, ...], code: int, err: str) -> None:
     result = box.run(*argv)
     assert (result.code, result.err) == (code, err)
+
+
+@pytest.mark.parametrize(
+    ("line", "err"),
+    [
+        ("chmod 8 /tmp", "chmod: invalid mode '8'"),
+        ("chmod 99999 /tmp", "chmod: invalid mode '99999'"),
+        ("chmod 77777 /tmp", "chmod: invalid mode '77777'"),
+        ("mkdir -m 9 /tmp/new", "mkdir: invalid mode '9'"),
+        ("umask 9", "umask: Illegal number: 9"),
+        ("umask a=rwx,x", "umask: Illegal mode: a=rwx,x"),
+        ("echo a | fold -w x", "fold: invalid number of columns: 'x'"),
+        ("echo a | xargs -n x", 'xargs: invalid number "x" for -n option'),
+        ("echo a | base64 -w x", "base64: invalid wrap size: 'x'"),
+        ("echo a | grep -A x a", "grep: x: invalid context length argument"),
+        ("echo a | grep -m x a", "grep: invalid max count"),
+        ("ping -c x localhost", "ping: invalid argument: 'x'"),
+        ("date foo", "date: invalid date 'foo'"),
+    ],
+)
+def test_a_wrong_number_is_an_error_and_no_crash(box, line: str, err: str) -> None:
+    result = box.sh(line)
+    assert err in result.err
+    assert result.code in (1, 2)
 
 
 def test_nc_with_datagrams(box, monkeypatch: pytest.MonkeyPatch) -> None:

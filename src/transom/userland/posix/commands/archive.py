@@ -12,7 +12,7 @@ from transom.machines.api import Kind, Stat
 from transom.userland.files import FileView, error_text
 from transom.userland.limits import MAX_FILE, MAX_PIPE, check_size
 from transom.userland.posix.commands.look import mode_text, owner_name
-from transom.userland.posix.commands.options import parse_options
+from transom.userland.posix.commands.options import option_number, parse_options
 from transom.userland.posix.commands.text import cannot_open, read_inputs
 from transom.userland.preemption import check_slice
 from transom.userland.process import Command, Process
@@ -115,7 +115,12 @@ async def run_tar(process: Process, messages: TarMessages) -> int:
             if "t" in options:
                 return _list(process, members, "v" in options)
             directory = options.value("C", ".")
-            strip = int(options.value("strip-components", "0"))
+            strip = option_number(
+                process,
+                options.value("strip-components", "0"),
+                "{}: invalid number of elements",
+                code=2,
+            )
             wanted = [operand.rstrip("/") for operand in options.operands]
             return _extract(
                 process, opened, members, directory, strip, wanted, "v" in options, "O" in options

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import calendar
 import posixpath
+import re
 import time
 
 from transom.userland.files import error_text
 from transom.userland.posix.commands.dates import parse_date
 from transom.userland.posix.commands.look import fault, user_number
-from transom.userland.posix.commands.options import ParsedOptions, parse_options, parse_size
+from transom.userland.posix.commands.options import (
+    ParsedOptions,
+    option_number,
+    parse_options,
+    parse_size,
+)
 from transom.userland.process import Command, Process
 
 
@@ -18,7 +24,7 @@ def mkdir(process: Process) -> int:
     code = 0
     for path in options.operands:
         try:
-            mode = int(options.value("m"), 8) if "m" in options else 0o777
+            mode = option_number(process, options.value("m", "777"), "invalid mode '{}'", base=8)
             process.files.mkdir(path, mode, parents="p" in options)
         except OSError as error:
             code = fault(
@@ -295,10 +301,15 @@ def _link_fault(process: Process, target: str, place: str, symbolic: bool, error
     )
 
 
+_OCTAL_MODE = re.compile("[0-7]+")
+_LARGEST_MODE = 0o7777
+
+
 def changed_mode(text: str, old: int, directory: bool) -> int | None:
     """Parses chmod's octal or symbolic notation."""
     if text.isdigit():
-        return int(text, 8)
+        octal = int(text, 8) if _OCTAL_MODE.fullmatch(text) else None
+        return octal if octal is None or octal <= _LARGEST_MODE else None
     mode = old
     for clause in text.split(","):
         index = 0
@@ -350,7 +361,8 @@ def chmod(process: Process) -> int:
                     continue
                 mode = changed_mode(arguments[0], state.mode, state.kind == "directory")
                 if mode is None:
-                    return process.fail(f"invalid mode '{arguments[0]}'")
+                    colon = ":" if process.gnu else ""
+                    return process.fail(f"invalid mode{colon} '{arguments[0]}'")
                 process.files.chmod(place, mode)
         except OSError as error:
             code = fault(process, path, f"cannot access '{path}'", error)

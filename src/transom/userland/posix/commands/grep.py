@@ -6,7 +6,7 @@ import re
 
 from transom.userland.files import error_text
 from transom.userland.posix.commands.expressions import basic_expression, extended_expression
-from transom.userland.posix.commands.options import ParsedOptions, parse_options
+from transom.userland.posix.commands.options import ParsedOptions, option_number, parse_options
 from transom.userland.posix.commands.text import open_input, read_lines
 from transom.userland.preemption import check_slice
 from transom.userland.process import Command, Process
@@ -122,9 +122,11 @@ async def _grep_one(
     options: ParsedOptions,
     shown: str,
 ) -> bool:
-    before = int(options.value("B", options.value("C", "0")))
-    after = int(options.value("A", options.value("C", "0")))
-    limit = int(options.value("m", "0"))
+    context, count = "{}: invalid context length argument", "invalid max count"
+    around = options.value("C", "0")
+    before = option_number(process, options.value("B", around), context, code=2)
+    after = option_number(process, options.value("A", around), context, code=2)
+    limit = option_number(process, options.value("m", "0"), count, code=2)
     history: list[tuple[int, str]] = []
     number = hits = 0
     remaining = last_printed = 0

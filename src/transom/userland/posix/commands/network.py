@@ -8,7 +8,7 @@ import socket
 
 from transom.userland import http_client as netclient
 from transom.userland.files import error_text
-from transom.userland.posix.commands.options import parse_options
+from transom.userland.posix.commands.options import option_number, parse_options
 from transom.userland.process import Command, Process
 
 
@@ -32,7 +32,8 @@ async def nc(process: Process) -> int:
             else "BusyBox v1.31.1 () multi-call binary.\n\nUsage: nc [OPTIONS] HOST PORT"
         )
         return 1
-    host, port = operands[0], int(operands[1].split("-")[0])
+    host = operands[0]
+    port = option_number(process, operands[1].split("-")[0], "port number invalid: {}")
     context = process.context
     limit = float(options.value("w", "0")) or None
     if "u" in options:
@@ -168,13 +169,13 @@ async def linux_ping(process: Process) -> int:
             f"bad address '{host}'" if not process.gnu else f"{host}: Name or service not known",
             2 if process.gnu else 1,
         )
-    size = int(options.value("s", "56"))
+    size = option_number(process, options.value("s", "56"), "invalid argument: '{}'")
     process.write(
         f"PING {host} ({address}): {size} data bytes\n"
         if not process.gnu
         else f"PING {host} ({address}) {size}({size + 28}) bytes of data.\n"
     )
-    count = int(options.value("c", "0"))
+    count = option_number(process, options.value("c", "0"), "invalid argument: '{}'")
     deadline = float(options.value("w", "0"))
     interval = float(options.value("i", "1"))
     started = context.clock.monotonic()

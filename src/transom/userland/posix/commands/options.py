@@ -93,6 +93,19 @@ def parse_options(
     return options
 
 
+def option_number(
+    process: Process, text: str, message: str, *, code: int = 1, base: int = 10
+) -> int:
+    """The value of an option, as a number. Another text ends the process with the message, in which
+    `{}` is the text.
+    """
+    try:
+        return int(text, base)
+    except ValueError:
+        process.complain(f"{process.name}: {message.format(text)}")
+        raise Exit(code) from None
+
+
 _SUFFIXES = {
     "b": 512,
     "k": 1 << 10,

@@ -15,7 +15,7 @@ from transom.userland.posix.commands import mounting
 from transom.userland.posix.commands.basic import run_child
 from transom.userland.posix.commands.dates import parse_date
 from transom.userland.posix.commands.look import human, owner_name, user_number
-from transom.userland.posix.commands.options import parse_options, parse_size
+from transom.userland.posix.commands.options import option_number, parse_options, parse_size
 from transom.userland.posix.commands.text import cannot_open, open_input, read_inputs
 from transom.userland.process import Command, Process
 from transom.userland.procfs import mount_device
@@ -40,6 +40,9 @@ def linux_date(process: Process) -> int:
             process.fail("can't set date: Operation not permitted")
         else:
             node.set_time(moment)
+    for operand in options.operands:
+        if not operand.startswith("+") and not operand.isdigit():
+            return process.fail(f"invalid date '{operand}'")
     shape = next((operand[1:] for operand in options.operands if operand.startswith("+")), "")
     if not shape:
         shape = "%a %b %e %H:%M:%S UTC %Y"
@@ -444,7 +447,7 @@ async def base64(process: Process) -> int:
             return process.fail("invalid input")
         return code
     text = base64_module.b64encode(data).decode()
-    width = int(options.value("w", "76"))
+    width = option_number(process, options.value("w", "76"), "invalid wrap size: '{}'")
     if width:
         text = "".join(text[start : start + width] + "\n" for start in range(0, len(text), width))
     process.write(text)

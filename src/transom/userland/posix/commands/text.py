@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from transom.userland.files import error_text
 from transom.userland.limits import MAX_INPUT, MAX_LINES, check_size
 from transom.userland.posix.commands.basic import run_child
-from transom.userland.posix.commands.options import parse_options, parse_size
+from transom.userland.posix.commands.options import option_number, parse_options, parse_size
 from transom.userland.posix.escapes import unescape
 from transom.userland.preemption import check_slice, sort_in_slices
 from transom.userland.process import Command, Process
@@ -506,7 +506,9 @@ async def xargs(process: Process) -> int:
     if mark:
         batches = [[argument.replace(mark, item) for argument in command] for item in items]
     else:
-        count = int(options.value("n", options.value("L", "0"))) or max(1, len(items))
+        given = options.value("n", options.value("L", "0"))
+        message = 'invalid number "{}" for -n option'
+        count = option_number(process, given, message) or max(1, len(items))
         batches = [
             [*command, *items[start : start + count]] for start in range(0, len(items), count)
         ]
@@ -613,7 +615,7 @@ async def paste(process: Process) -> int:
 async def fold(process: Process) -> int:
     options = parse_options(process, "w")
     data, code = await read_inputs(process, options.operands)
-    width = int(options.value("w", "80"))
+    width = option_number(process, options.value("w", "80"), "invalid number of columns: '{}'")
     for line in _lines_of(data):
         for start in range(0, len(line) or 1, width):
             process.write(line[start : start + width] + "\n")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from transom.userland.files import error_text
 from transom.userland.limits import bounded
 from transom.userland.posix.commands import basic
-from transom.userland.posix.commands.files import pwd
+from transom.userland.posix.commands.files import changed_mode, pwd
 from transom.userland.posix.sh import arithmetic
 from transom.userland.posix.sh.control import (
     ExpansionFault,
@@ -460,7 +460,16 @@ def _umask(shell: ShellState, argv: list[str]) -> int:
     if len(argv) == 1:
         shell.process.write(f"{shell.process.umask:04o}\n")
     else:
-        shell.process.umask = int(argv[1], 8)
+        text, old = argv[1], shell.process.umask
+        if text[:1].isdigit():
+            mask, what = changed_mode(text, 0, False), "number"
+        else:
+            mode, what = changed_mode(text, 0o777 & ~old, False), "mode"
+            mask = None if mode is None else 0o777 & ~mode
+        if mask is None:
+            shell.complain(f"umask: Illegal {what}: {text}")
+            return 2
+        shell.process.umask = mask & 0o777
     return 0
 
 
