@@ -46,7 +46,7 @@ def test_passes_stay_short_while_stored_objects_are_replaced(
     for one in stored:
         for number in range(_STORED):
             one[number] = {"a": [number]}
-        clock.advance(0.1)
+        clock.advance(0.3)
     gc.collect(1)
     # A round makes two objects for each stored one; two rounds may be young.
     assert (max(young_objects) < 5 * _STORED) is regularly
