@@ -215,7 +215,7 @@ class SimulatedCluster:
 
     # ---- what happens to them ----
 
-    async def misfortunes(self) -> None:
+    async def outages(self) -> None:
         acts: list[tuple[Callable[[], Coroutine[Any, Any, None]], int]] = [
             (self._crash, 10),
             (self._crash_now, 2),
@@ -370,14 +370,14 @@ class SimulatedCluster:
             await self.api.stop()
 
     async def _chaos(self) -> None:
-        misfortunes = asyncio.create_task(self.misfortunes())
+        outages = asyncio.create_task(self.outages())
         try:
             await self.script.run(_STEPS, _STEP_SECONDS)
         finally:
-            misfortunes.cancel()
-            await asyncio.wait((misfortunes,))
-        if not misfortunes.cancelled() and misfortunes.exception() is not None:
-            misfortunes.result()
+            outages.cancel()
+            await asyncio.wait((outages,))
+        if not outages.cancelled() and outages.exception() is not None:
+            outages.result()
 
     async def _peace(self, watchdog: Watchdog) -> list[str]:
         """Wait until everything is right; then it must stay so, without further actions."""

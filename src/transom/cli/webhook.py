@@ -150,19 +150,13 @@ def _advisor(args: argparse.Namespace) -> Advisor:
 
 
 def _make_keys(hosts: tuple[str, ...]) -> WebhookKeys:
-    import ipaddress
-
     from transom.kit import pki
+    from transom.kit.ip_addresses import is_ip_address
     from transom.webhook.manifests import WebhookKeys
 
-    def is_address(host: str) -> bool:
-        try:
-            return bool(ipaddress.ip_address(host))
-        except ValueError:
-            return False
-
     authority = pki.make_ca("transom-webhook-ca")
-    names, addresses = [h for h in hosts if not is_address(h)], [h for h in hosts if is_address(h)]
+    names = [host for host in hosts if not is_ip_address(host)]
+    addresses = [host for host in hosts if is_ip_address(host)]
     pair = pki.issue_server(authority, hosts[0], names, addresses, days=pki.CA_DAYS)
     return WebhookKeys(pair.certificate, pair.key, authority.certificate)
 

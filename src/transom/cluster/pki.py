@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
 from transom.kit.files import make_private, sync_directory, write_atomic
+from transom.kit.ip_addresses import is_ip_address
 from transom.kit.lazy import lazy_import
 from transom.kit.lazy_dataclass import dataclass
 from transom.kit.user_errors import UserError
@@ -151,8 +152,8 @@ def _ensure(config: ClusterConfig) -> ClusterPki:
     if not kit.is_fresh(made.server_cert, made.server_key, made.ca) or _text(listed) != " ".join(
         names
     ):
-        dns = [n for n in names if not _is_address(n)]
-        pair = kit.issue_server(ca, "kube-apiserver", dns, [n for n in names if _is_address(n)])
+        dns = [n for n in names if not is_ip_address(n)]
+        pair = kit.issue_server(ca, "kube-apiserver", dns, [n for n in names if is_ip_address(n)])
         kit.save_key_pair(pair, made.server_cert, made.server_key, sync_names=False)
         write_atomic(listed, " ".join(names).encode(), 0o644, sync_name=False)
     if not kit.is_fresh(made.admin_cert, made.admin_key, made.ca):
@@ -193,10 +194,6 @@ def _server_names(config: ClusterConfig) -> list[str]:
         if address and address not in (*names, "0.0.0.0", "::"):
             names.append(address)
     return names
-
-
-def _is_address(name: str) -> bool:
-    return ":" in name or name.replace(".", "").isdigit()
 
 
 def _authority(folder: Path, name: str, cn: str) -> kit.KeyPair:

@@ -37,14 +37,14 @@ class Allocator:
         self._used: set[int] = set() if used is None else used
         self._stored: Counter[int] = Counter()  # numbers of objects that other servers may write
 
-    def take(self, number: int) -> None:
+    def allocate(self, number: int) -> None:
         if not self.first <= number < self.first + self.count:
             raise NotInRange
         if number in self._used:
             raise AlreadyAllocated
         self._used.add(number)
 
-    def take_any(self) -> int:
+    def allocate_next(self) -> int:
         offset = self._rng.randrange(self.count)
         for step in range(self.count):
             number = self.first + (offset + step) % self.count
@@ -53,7 +53,7 @@ class Allocator:
                 return number
         raise AllocatorFull
 
-    def give_back(self, number: int) -> None:
+    def release(self, number: int) -> None:
         if not self._stored[number]:
             self._used.discard(number)
 
@@ -119,23 +119,23 @@ class AddressAllocator:
         if not pool.first <= int(ipaddress.ip_address(address)) < pool.first + pool.count:
             raise NotInRange
 
-    def take(self, address: str) -> None:
+    def allocate(self, address: str) -> None:
         network = self.find_network(address)
         if network is None:
             raise NotInRange
-        self._ranges[network].take(int(ipaddress.ip_address(address)))
+        self._ranges[network].allocate(int(ipaddress.ip_address(address)))
 
-    def take_any(self) -> str:
+    def allocate_next(self) -> str:
         kind = ipaddress.IPv4Address if self.network.version == 4 else ipaddress.IPv6Address
         for pool in self._ranges.values():
             try:
-                return str(kind(pool.take_any()))
+                return str(kind(pool.allocate_next()))
             except AllocatorFull:
                 continue
         raise AllocatorFull
 
-    def give_back(self, address: str) -> None:
-        self._numbers.give_back(int(ipaddress.ip_address(address)))
+    def release(self, address: str) -> None:
+        self._numbers.release(int(ipaddress.ip_address(address)))
 
     def mark(self, address: str) -> None:
         self._numbers.mark(int(ipaddress.ip_address(address)))
@@ -156,7 +156,7 @@ class ServiceAllocators:
         self.port_range = f"{node_ports[0]}-{node_ports[1]}"
 
     @property
-    def usual(self) -> AddressAllocator:
+    def default_family(self) -> AddressAllocator:
         return next(iter(self.addresses.values()))
 
     def follow(self, addresses: Iterable[str], ports: Iterable[int], change: int) -> None:

@@ -241,7 +241,7 @@ class _Reservation:
                 value = GoText(value.json)
             raise self.invalid("spec.clusterIPs", value, text) from None
         if not self._dry_run:
-            self._undo.append(lambda: pool.give_back(wanted))
+            self._undo.append(lambda: pool.release(wanted))
         return wanted
 
     def _take(self, wanted: str, pool: AddressAllocator) -> str:
@@ -249,18 +249,18 @@ class _Reservation:
             if wanted:
                 pool.check(wanted, pool.network)
                 return wanted
-            found = pool.take_any()
-            pool.give_back(found)
+            found = pool.allocate_next()
+            pool.release(found)
             return found
         if wanted:
-            pool.take(wanted)
+            pool.allocate(wanted)
             if self._is_foreign(wanted):
-                pool.give_back(wanted)
+                pool.release(wanted)
                 raise AlreadyAllocated
             return wanted
-        while self._is_foreign(found := pool.take_any()):
+        while self._is_foreign(found := pool.allocate_next()):
             # It stays marked as used, so that the next one is another one.
-            self._undo.append(partial(pool.give_back, found))
+            self._undo.append(partial(pool.release, found))
         return found
 
     def _is_foreign(self, address: str) -> bool:
@@ -285,9 +285,9 @@ class _Reservation:
             if self._dry_run:
                 return self._dry_run_port(wanted)
             if wanted:
-                pool.take(wanted)
+                pool.allocate(wanted)
             else:
-                wanted = pool.take_any()
+                wanted = pool.allocate_next()
         except AllocatorFull:
             raise errors.internal("failed to allocate a nodePort: range is full") from None
         except (NotInRange, AlreadyAllocated) as problem:
@@ -304,7 +304,7 @@ class _Reservation:
                     f"failed to allocate requested HealthCheck NodePort {wanted}: {why}"
                 ) from None
             raise self.invalid(path, wanted, why) from None
-        self._undo.append(lambda: pool.give_back(wanted))
+        self._undo.append(lambda: pool.release(wanted))
         return wanted
 
     def _dry_run_port(self, wanted: int) -> int:
@@ -391,7 +391,7 @@ def _reserve_address(
     ):
         return
     wanted = spec.get("clusterIP", "")
-    address = taken.address(wanted, pools.usual, [wanted])
+    address = taken.address(wanted, pools.default_family, [wanted])
     spec["clusterIP"] = address
     spec["clusterIPs"] = [address]
 
@@ -460,9 +460,9 @@ def release_allocations(storage: StorageRules, old: Object, new: Object | None =
     for address in addresses:
         pool = storage.services.pool(address)
         if pool is not None:
-            pool.give_back(address)
+            pool.release(address)
     for port in ports:
-        storage.services.ports.give_back(port)
+        storage.services.ports.release(port)
 
 
 def _after_write(
