@@ -57,6 +57,7 @@ def state(node: Any) -> Any:
     return json.loads(node.host.files.read(STATE))
 
 
+@pytest.mark.windows("W-RES-19", "SUP-RES-119")
 async def test_a_guaranteed_pod_gets_cpus_for_itself(node: Any) -> None:
     async with node("windows", **settings()) as node:
         await node.create("shared", containers=[container()])
@@ -94,6 +95,7 @@ async def test_too_few_cpus_are_left(node: Any) -> None:
         assert "not enough cpus available to satisfy request" in status["message"]
 
 
+@pytest.mark.windows("W-RES-19", "W-GATE-04")
 @pytest.mark.parametrize(
     ("release", "gates"), [(CURRENT, {}), (Release(1, 31), {}), (Release(1, 32), {})]
 )
@@ -126,3 +128,30 @@ async def test_the_static_policy_needs_reserved_cpus(node: Any) -> None:
     with pytest.raises(BadConfiguration, match="unable to determine reserved CPU resources"):
         async with node("windows", **settings(kube_reserved={})):
             pass
+
+
+@pytest.mark.windows("W-RES-22", "SUP-RES-122")
+@pytest.mark.parametrize("gates", [GATE, {}])
+async def test_cpus_of_two_numa_nodes_do_not_fit_one(node: Any, gates: Any) -> None:
+    """The pod needs more CPUs than a NUMA node has."""
+    more = {
+        "topology_manager_policy": "single-numa-node",
+        "feature_gates": gates,
+    }
+    async with node("windows", **settings(CURRENT, Hardware(cpus=8, numa_nodes=2), **more)) as node:
+        await node.create("p", containers=[container("6")])
+        status = (await phase(node, "p", "Failed" if gates else "Running"))["status"]
+        assert status.get("reason") == ("TopologyAffinityError" if gates else None)
+
+
+@pytest.mark.windows("W-POD-16", "WIN-POD-116", "W-GATE-19")
+async def test_resources_of_pods_give_no_cpus_on_windows(node: Any) -> None:
+    """The kubelet rejects the pod, and its managers assign nothing to it."""
+    gates = {**GATE, "PodLevelResources": True, "PodLevelResourceManagers": True}
+    more = {"topology_manager_scope": "pod", "feature_gates": gates}
+    async with node("windows", **settings(CURRENT, **more)) as node:
+        limits = {"limits": {"cpu": "2", "memory": "256Mi"}}
+        await node.create("p", resources=limits, containers=[container()])
+        status = (await phase(node, "p", "Failed"))["status"]
+        assert status["reason"] == "PodLevelResourcesNotSupported"
+        assert state(node).get("entries") in (None, {})
