@@ -146,7 +146,13 @@ CASES: list[tuple[str, ClusterSnapshot, str, str, str]] = [
         "is cordoned",
         "kubectl uncordon",
     ),
-    ("cluster", healthy(nodes=[]), "warning", "there are no nodes", "Add nodes"),
+    (
+        "cluster",
+        healthy(nodes=[], pods=[pod("waiting")]),
+        "warning",
+        "there are no nodes",
+        "Add nodes",
+    ),
     (
         "service/default/web",
         healthy(services=[service("web", {"app": "web"})]),

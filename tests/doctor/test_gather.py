@@ -225,7 +225,9 @@ def test_a_pull_that_fails_without_its_secret_names_the_secret() -> None:
 
 
 def test_a_cluster_of_ours_without_machines_gets_a_remedy_that_runs() -> None:
-    found = read(Fake({STORE: {"nameOption": " --name blue", "problem": ""}}))
+    store = {STORE: {"nameOption": " --name blue", "problem": ""}}
+    assert "there are no nodes" not in {one.what for one in examine(read(Fake(store)))}
+    found = read(Fake(store, pods=[pod("waiting")]))
     [one] = [one for one in examine(found) if one.what == "there are no nodes"]
     assert one.remedy.endswith("transom down --name blue, then transom up --nodes --name blue")
 

@@ -45,12 +45,12 @@ _PRESSURE: Final = {
 
 
 def check_nodes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
-    if not s.nodes and not s.unreachable and "nodes" not in s.unread:
+    if s.pods and not s.nodes and not s.unreachable and "nodes" not in s.unread:
         yield DoctorFinding(
             "warning",
             "there are no nodes",
             (),
-            "No pod can run.",
+            "None of the pods can run.",
             _add_nodes(s),
         )
     for node in s.nodes:
