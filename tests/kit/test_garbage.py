@@ -42,7 +42,7 @@ def test_passes_stay_short_while_stored_objects_are_replaced(
     gc.freeze()
     young_objects.clear()
     if regularly:
-        collect_regularly(clock.call_later)
+        collect_regularly(clock.call_later, clock.monotonic)
     for one in stored:
         for number in range(_STORED):
             one[number] = {"a": [number]}
@@ -84,10 +84,18 @@ def test_a_pause_in_a_program_that_is_no_server_changes_nothing_else() -> None:
 
 def test_regular_passes_rest_during_a_pause(young_objects: list[int]) -> None:
     clock = VirtualClock()
-    collect_regularly(clock.call_later)
+    collect_regularly(clock.call_later, clock.monotonic)
     with pause_collections():
         young_objects.clear()
         clock.advance(1)
         assert not young_objects
     clock.advance(1)
     assert young_objects
+
+
+def test_a_server_that_does_nothing_examines_nothing(young_objects: list[int]) -> None:
+    clock = VirtualClock()
+    collect_regularly(clock.call_later, lambda: 5.0)
+    young_objects.clear()
+    clock.advance(100)
+    assert not young_objects
