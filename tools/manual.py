@@ -6,6 +6,7 @@ The wheel installs them below `share/`, where man, bash, zsh and fish look for t
 from __future__ import annotations
 
 import argparse
+import gzip
 import shutil
 import sys
 import time
@@ -75,6 +76,10 @@ def main_page(date: str) -> str:
     return page
 
 
+def _write_page(file: Path, text: str) -> None:
+    file.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
 def _head(title: str, date: str) -> str:
     return f'.TH "{title}" "1" "{date}" "transom {__version__}" "Transom"\n'
 
@@ -85,9 +90,9 @@ def write_shared_files(share: Path, epoch: float) -> None:
     date = time.strftime("%Y-%m-%d", time.gmtime(epoch))
     man = share / "man/man1"
     man.mkdir(parents=True)
-    (man / "transom.1").write_text(main_page(date))
+    _write_page(man / "transom.1.gz", main_page(date))
     for verb in VERBS:
-        (man / f"transom-{verb}.1").write_text(verb_page(verb, date))
+        _write_page(man / f"transom-{verb}.1.gz", verb_page(verb, date))
     for shell in SHELLS:
         place = share / PLACES[shell]
         place.parent.mkdir(parents=True)

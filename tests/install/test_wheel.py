@@ -96,7 +96,7 @@ def test_it_runs_without_the_extras(environment: Path) -> None:
 
 def test_man_pages_and_completions_are_installed(environment: Path) -> None:
     share = environment / "share"
-    assert (share / "man/man1/transom-up.1").exists()
+    assert (share / "man/man1/transom-up.1.gz").exists()
     assert "__complete" in (share / "bash-completion/completions/transom").read_text()
 
 
