@@ -124,9 +124,21 @@ async def test_the_user_space_mode_ends_with_1_25() -> None:
         await cluster.stop("kube-proxy")
         refused = await cluster.relaunch("kube-proxy", "--proxy-mode=userspace")
         assert "must be kernelspace or blank" in refused.text
-        printed = await cluster.relaunch("kube-proxy", "--proxy-mode=", "--logtostderr=true")
+        printed = await cluster.relaunch("kube-proxy", "--proxy-mode=")
         await cluster.clock.sleep(1)
         assert "Using Kernelspace Proxier." in printed.text
+
+
+@pytest.mark.parametrize(("minor", "has_flags"), [(20, True), (25, True), (26, False), (36, False)])
+async def test_klogs_flags_for_files_end_with_1_25(minor: int, has_flags: bool) -> None:
+    """A kube-proxy without them starts without them, and its service keeps its output in a file."""
+    async with simulated_cluster(release=Release(1, minor)) as cluster:
+        usual = cluster.binaries.usual("kube-proxy")[1]
+        assert ("--logtostderr=false" in usual) is has_flags
+        assert cluster.files.exists(r"C:\var\logs\kube-proxy.log") is not has_flags
+        started = await cluster.relaunch("kube-proxy", "--one-output=true")
+        refused = "Error: unknown flag: --one-output" in started.text
+        assert refused is not has_flags
 
 
 @pytest.mark.windows("W-SVC-16", "SUP-SVC-116")

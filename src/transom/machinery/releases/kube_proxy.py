@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from transom.kit.lazy_dataclass import dataclass
+from transom.machinery.releases.kubelet_flags import KLOG_FLAGS
 from transom.machinery.releases.release import Release
 
 ProxyBehaviour = Literal[
@@ -26,6 +27,26 @@ _PROXY_SINCE: Final[dict[ProxyBehaviour, Release]] = {
     "SpacedModeLists": Release(1, 28),
     # The configuration can say that kube-proxy runs as a Windows service.
     "WindowsServiceSetting": Release(1, 31),
+}
+
+# The first release that has a flag.
+_FLAGS_SINCE: Final = {
+    "forward-healthcheck-vip": Release(1, 24),
+    "pod-bridge-interface": Release(1, 24),
+    "pod-interface-name-prefix": Release(1, 24),
+    "root-hnsendpoint-name": Release(1, 24),
+    "iptables-localhost-nodeports": Release(1, 26),
+    "conntrack-tcp-be-liberal": Release(1, 29),
+    "conntrack-udp-timeout": Release(1, 29),
+    "conntrack-udp-timeout-stream": Release(1, 29),
+    "init-only": Release(1, 29),
+}
+# The first release that refuses to start with a flag.
+_FLAGS_REMOVED: Final = {
+    **dict.fromkeys(KLOG_FLAGS, Release(1, 26)),
+    "cleanup-ipvs": Release(1, 21),
+    "proxy-port-range": Release(1, 31),
+    "udp-timeout": Release(1, 26),
 }
 
 # Behaviour of the mode kernelspace.
@@ -82,6 +103,11 @@ class WinkernelBehaviour:
 
 def proxy_has(release: tuple[int, int], name: ProxyBehaviour) -> bool:
     return release >= _PROXY_SINCE[name]
+
+
+def proxy_accepts(release: tuple[int, int], flag: str) -> bool:
+    since, removed = _FLAGS_SINCE.get(flag), _FLAGS_REMOVED.get(flag)
+    return (since is None or release >= since) and (removed is None or release < removed)
 
 
 def winkernel_behaviour(release: tuple[int, int]) -> WinkernelBehaviour:

@@ -13,6 +13,20 @@ from transom.machinery.releases.release import Release
 
 _Row = tuple[Release, str]
 
+# klog's flags that kubelet and kube-proxy had before 1.26.
+KLOG_FLAGS: Final = (
+    "add-dir-header",
+    "alsologtostderr",
+    "log-backtrace-at",
+    "log-dir",
+    "log-file",
+    "log-file-max-size",
+    "logtostderr",
+    "one-output",
+    "skip-headers",
+    "skip-log-headers",
+    "stderrthreshold",
+)
 _SINCE: Final[dict[str, Release]] = {
     "config-dir": Release(1, 28),
     "cpu-manager-policy-options": Release(1, 22),
@@ -54,22 +68,7 @@ _REMOVED: Final[dict[str, Release]] = {
         Release(1, 24),
     ),
     "experimental-kernel-memcg-notification": Release(1, 25),
-    **dict.fromkeys(
-        (
-            "add-dir-header",
-            "alsologtostderr",
-            "log-backtrace-at",
-            "log-dir",
-            "log-file",
-            "log-file-max-size",
-            "logtostderr",
-            "one-output",
-            "skip-headers",
-            "skip-log-headers",
-            "stderrthreshold",
-        ),
-        Release(1, 26),
-    ),
+    **dict.fromkeys(KLOG_FLAGS, Release(1, 26)),
     "container-runtime": Release(1, 27),
     "master-service-namespace": Release(1, 27),
     "azure-container-registry-config": Release(1, 30),

@@ -13,6 +13,7 @@ from typing import Final
 from transom.kit.named_tuple import NamedTuple
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
 from transom.machinery.releases import Release
+from transom.machinery.releases.kube_proxy import proxy_accepts
 from transom.machinery.releases.kubelet_flags import kubelet_accepts
 from transom.machines.api import Files
 from transom.node.network import NodeNetwork
@@ -38,7 +39,11 @@ class NodeProgramFiles(NamedTuple):
     programs: Mapping[str, str]
 
 
-KUBELET_LOG: Final = r"C:\var\logs\kubelet.log"  # of a Windows kubelet without --log-dir
+# Of programs on Windows that have no --log-dir.
+SERVICE_LOGS: Final = {
+    "kubelet": r"C:\var\logs\kubelet.log",
+    "kube-proxy": r"C:\var\logs\kube-proxy.log",
+}
 WINDOWS_FILES: Final = NodeProgramFiles(
     r"C:\k",
     r"c:\k\config",
@@ -201,6 +206,8 @@ def _windows_kube_proxy(path: str, network: WindowsNodeNetwork) -> CommandLine:
         f"--log-dir={WINDOWS_FILES.home}",
         "--logtostderr=false",
     ]
+
+    line = [word for word in line if proxy_accepts(options.release, word[2:].partition("=")[0])]
     return CommandLine(path, line, environment)
 
 

@@ -72,18 +72,18 @@ class RunningInstance(Protocol):
 
 def start_kube_proxy(start: ProgramStart, other: RunningInstance | None) -> StartedProgram:
     """`other`: an instance that runs on the node already. Raises ProgramExit."""
+    release = _release(start)
+    table = flags.kube_proxy_flag_table(release)
     try:
-        parsed = flags.parse_kube_proxy_flags(start.argv)
+        parsed = flags.parse_kube_proxy_flags(start.argv, release)
     except FlagError as problem:
-        start.print(f"Error: {problem}\n{flag_usage('kube-proxy [flags]', flags.TABLE)}\n")
+        start.print(f"Error: {problem}\n{flag_usage('kube-proxy [flags]', table)}\n")
         raise ProgramExit(1) from None
     given = flags.kube_proxy_flags(parsed)
     version = start.node.kubelet_version
     if given.help or given.version:
         start.answer(
-            f"Kubernetes {version}\n"
-            if given.version
-            else flag_usage("kube-proxy [flags]", flags.TABLE)
+            f"Kubernetes {version}\n" if given.version else flag_usage("kube-proxy [flags]", table)
         )
         raise ProgramExit(0)
     log = start.open_log(given.logging)
@@ -105,7 +105,7 @@ def start_kube_proxy(start: ProgramStart, other: RunningInstance | None) -> Star
             unreachable=server,
         )
     service = given.service or (
-        config.run_as_service and proxy_has(_release(start), "WindowsServiceSetting")
+        config.run_as_service and proxy_has(release, "WindowsServiceSetting")
     )
     logger = OwnLogger("transom.proxy")  # so that a node's log has the lines of a single proxier
     if not log.quiet:

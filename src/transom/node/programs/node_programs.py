@@ -21,7 +21,7 @@ from transom.machinery.errors import ApiError
 from transom.network.cni.byhand import called_by_hand
 from transom.node.programs.command_lines import (
     BINARIES,
-    KUBELET_LOG,
+    SERVICE_LOGS,
     CommandLine,
     node_files,
     program_command_line,
@@ -258,20 +258,20 @@ class NodePrograms:
         """Keeps what a program writes to its standard output and error."""
         kept = self._output.setdefault(process.binary, deque(maxlen=_KEPT_OUTPUT))
         kept.append((self._node.machine.clock.time(), process.pid, data))
-        if process.at_boot and process.binary == "kubelet" and self._node.spec.windows:
-            self._write_service_log(data)
+        path = SERVICE_LOGS.get(process.binary)
+        if process.at_boot and path is not None and self._node.spec.windows:
+            self._write_service_log(path, data)
 
-    def _write_service_log(self, data: bytes) -> None:
-        """What the kubelet's service on Windows does with the output: a kubelet that does not
-        write log files itself is started by kube-log-runner.
+    def _write_service_log(self, path: str, data: bytes) -> None:
+        """What the services on Windows do with the output: programs that do not write log files
+        themselves are started by kube-log-runner.
         """
         files = self._node.machine.files
         try:
-            files.mkdir(KUBELET_LOG.rpartition("\\")[0])
-            files.appender(KUBELET_LOG)(data)
+            files.mkdir(path.rpartition("\\")[0])
+            files.appender(path)(data)
         except OSError as problem:
-            name = self._node.spec.name
-            log.warning("%s of node %s: %s", KUBELET_LOG, name, problem.strerror)
+            log.warning("%s of node %s: %s", path, self._node.spec.name, problem.strerror)
 
     def why(self, binary: str) -> str:
         """The line that explains why a program has ended: the last line of its log, or the first
@@ -553,12 +553,12 @@ class NodePrograms:
         ones are kept.
         """
         texts: Mapping[str, str] = {}
+        release = parse_release_version(self._node.kubelet_version)
         if process.binary == "kubelet":
-            release = parse_release_version(self._node.kubelet_version)
             windows = self._node.spec.windows
             texts = parse_kubelet_flags(process.argv, release, windows=windows).texts
         elif process.binary == "kube-proxy":
-            texts = kube_proxy.parse_kube_proxy_flags(process.argv).texts
+            texts = kube_proxy.parse_kube_proxy_flags(process.argv, release).texts
         began = self._node.machine.boot_time
         lines = [
             LogLine(INFO, "flags.go:59", f"FLAG: --{name}={go_quote(text)}", began)

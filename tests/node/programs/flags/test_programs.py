@@ -297,3 +297,19 @@ def test_flags_without_effect_are_reported() -> None:
     assert flanneld.flanneld_flags(flanneld.parse_flanneld_flags(["--healthz-port=1"])).unused == (
         "healthz-port",
     )
+
+
+@pytest.mark.parametrize(
+    ("flag", "accepted", "refused"),
+    [
+        ("--cleanup-ipvs", 20, 21),
+        ("--udp-timeout=1s", 25, 26),
+        ("--proxy-port-range=1-2", 30, 31),
+        ("--forward-healthcheck-vip", 24, 23),
+        ("--conntrack-udp-timeout=1s", 29, 28),
+    ],
+)
+def test_flags_of_kube_proxy_by_release(flag: str, accepted: int, refused: int) -> None:
+    assert kube_proxy.parse_kube_proxy_flags([flag], (1, accepted)).texts
+    with pytest.raises(FlagError, match="unknown flag"):
+        kube_proxy.parse_kube_proxy_flags([flag], (1, refused))
