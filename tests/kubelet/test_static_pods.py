@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from transom.client.resources import PODS
 from transom.kit.clock import VirtualClock
 from transom.kubelet.interfaces import PodUpdates
 from transom.kubelet.static_pods import (
@@ -189,3 +190,68 @@ async def test_a_long_manifest_does_not_hold_the_loop(tmp_path: Path) -> None:
     held.append(task.done())
     assert [pod["metadata"]["name"] for pod in await task] == ["web-n1"]
     assert held == [False]
+
+
+class Folder:
+    """A source whose pods a test sets."""
+
+    def __init__(self) -> None:
+        self.updates: Any = None
+
+    async def run(self, updates: Any) -> None:
+        self.updates = updates
+        updates.set([])
+        await asyncio.get_running_loop().create_future()
+
+
+def static(uid: str) -> Any:
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "s-node1",
+            "namespace": "default",
+            "uid": uid,
+            "annotations": {
+                "kubernetes.io/config.source": "file",
+                "kubernetes.io/config.hash": uid,
+            },
+        },
+        "spec": {
+            "nodeName": "node1",
+            "restartPolicy": "Always",
+            "containers": [{"name": "c", "image": "image"}],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+async def test_static_pods_run_and_are_shown_by_mirrors(core: Any) -> None:
+    async with core() as node:
+        await node.stop_kubelet()
+        folder = node.sources["file"] = Folder()
+        await node.start_kubelet()
+        folder.updates.set([static("one")])
+        await node.settle()
+        assert node.parts.mirrors[0] == ("create", "s-node1")
+        assert [s.config.uid for s in node.runtime.sandboxes()] == ["one"]
+        mirror = {
+            "metadata": {"name": "s-node1", "annotations": {"kubernetes.io/config.mirror": "one"}},
+            "spec": {
+                "nodeName": "node1",
+                "containers": [{"name": "c", "image": "image"}],
+                "automountServiceAccountToken": False,
+            },
+        }
+        created = await node.client.create(PODS, "default", mirror)
+        await node.settle()
+        shown = await node.pod("s-node1")
+        assert shown["status"]["phase"] == "Running"
+        assert node.core.pods.pod_by_uid(created["metadata"]["uid"])["metadata"]["uid"] == "one"  # type: ignore[index]
+        folder.updates.set([static("two")])
+        await node.settle()
+        assert [s.config.uid for s in node.runtime.sandboxes()] == ["two"]
+        assert ("delete", "s-node1") not in node.parts.mirrors
+        folder.updates.set([])
+        await node.settle()
+        assert not node.runtime.sandboxes() and node.parts.mirrors[-1] == ("delete", "s-node1")

@@ -1,8 +1,7 @@
 """CustomResourceDefinition.
 
-Kubernetes validates the internal form of a definition: what all versions have in common (schema,
-sub-resources, printer columns) is moved up into `spec.validation`, `spec.subresources`,
-`spec.additionalPrinterColumns`, and errors refer to these paths.
+Kubernetes validates the internal form of a definition: what all versions have in common is moved up
+into `spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`: the paths of errors.
 """
 
 from __future__ import annotations
