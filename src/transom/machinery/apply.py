@@ -434,7 +434,7 @@ def _prune(merged: Object, managed: Managed, last: OwnedFields, request: _Reques
         return merged
     full, node = place
     pruned = remove_fields(full, with_named_parents(last.fields, node), node) or {}
-    pruned = _add_back_owned(full, pruned, managed, request)
+    pruned = _add_back_owned(full, pruned, managed, request, last.api_version)
     pruned_place = fields_in_version(pruned, request.type, last.api_version, request.convert)
     if pruned_place is None:
         return merged
@@ -452,14 +452,17 @@ def _members(obj: Object, node: TypeNode) -> FieldSet:
     return with_named_parents(field_set_of(obj, node), node)
 
 
-def _add_back_owned(full: Object, pruned: Object, managed: Managed, request: _Request) -> Object:
+def _add_back_owned(
+    full: Object, pruned: Object, managed: Managed, request: _Request, pruned_version: str
+) -> Object:
     """The pruned object with everything restored that any manager owns, including the manager's own
-    new configuration.
+    new configuration; first in its own version, because a conversion may need what was pruned.
     """
     claims: dict[str, FieldSet] = {}
     for owned in managed.values():
         claims[owned.api_version] = set_union(claims.get(owned.api_version, {}), owned.fields)
-    for api_version, claimed in claims.items():
+    for api_version in sorted(claims, key=lambda version: version != pruned_version):
+        claimed = claims[api_version]
         whole = fields_in_version(full, request.type, api_version, request.convert)
         rest = fields_in_version(pruned, request.type, api_version, request.convert)
         if whole is None or rest is None:

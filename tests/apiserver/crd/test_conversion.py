@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any, TypeVar
 
 import pytest
@@ -205,6 +206,29 @@ async def test_field_managers_of_both_versions_live_together() -> None:
             {**await api.ok("GET", f"{WIDGETS}/a"), "spec": {"host": "x", "port": 1}},
         )
         assert (await api.ok("GET", f"{OLD}/a"))["spec"] == {"hostPort": "x:1"}
+
+
+async def test_appliers_of_several_versions_remove_only_what_they_no_longer_apply() -> None:
+    """Whatever the order of the versions: the types of both have no field in common."""
+    apply = "application/apply-patch+yaml"
+    specs = {WIDGETS: {"host": "h", "port": 1}, OLD: {"hostPort": "h:1"}}
+    versions = {WIDGETS: f"{GROUP}/v1", OLD: f"{GROUP}/v1beta1"}
+    async with run() as api:
+        await with_hook(api)
+        for number, paths in enumerate(product(specs, repeat=3)):
+            for path, manager in zip(paths, "aba", strict=True):
+                body = widget(f"w{number}", versions[path], spec=specs[path])
+                url = f"{path}/w{number}?fieldManager={manager}&force=true"
+                made = await api.ok("PATCH", url, body, media=apply)
+                assert made["apiVersion"] == versions[path] and made["spec"] == specs[path]
+                owned = {e["manager"]: e for e in made["metadata"]["managedFields"]}[manager]
+                assert owned["apiVersion"] == versions[path]
+                assert owned["fieldsV1"] == {"f:spec": {f"f:{key}": {} for key in specs[path]}}
+        last = widget("w0", spec={"host": "h"})
+        path = f"{WIDGETS}/w0?fieldManager=a&force=true"
+        assert (await api.ok("PATCH", path, last, media=apply))["spec"] == specs[WIDGETS]
+        path = f"{WIDGETS}/w0?fieldManager=b&force=true"
+        assert (await api.ok("PATCH", path, last, media=apply))["spec"] == {"host": "h"}
 
 
 def _answer(**changes: Any) -> Any:

@@ -168,15 +168,19 @@ class BuiltinType:
         return conversion.from_storage(self._kind, obj, self.gvk)
 
     def in_version(self, obj: Object, api_version: str) -> Object | None:
-        if api_version == self.gvk.api_version:
+        current = obj.get("apiVersion", self.gvk.api_version)
+        if current == api_version:
             return obj
-        group, _, version = api_version.rpartition("/")
-        gvk = GVK(group, version, self.gvk.kind)
-        if self._types.lookup(gvk) is None:
+        source, target = self._kind_in(current), self._kind_in(api_version)
+        if self._types.lookup(target) is None:
             return None
         return conversion.from_storage(
-            self._kind, conversion.to_storage(self._kind, obj, self.gvk), gvk
+            self._kind, conversion.to_storage(self._kind, obj, source), target
         )
+
+    def _kind_in(self, api_version: str) -> GVK:
+        group, _, version = api_version.rpartition("/")
+        return GVK(group, version, self.gvk.kind)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         errors = validation.validate_create(

@@ -205,14 +205,16 @@ class CustomType:
         return None
 
     def in_version(self, obj: Object, api_version: str) -> Object | None:
-        if api_version == self.gvk.api_version:
+        if obj.get("apiVersion", self.gvk.api_version) == api_version:
             return obj
         group, _, version = api_version.rpartition("/")
         if group != self.gvk.group or version not in self.definition.versions:
             return None
-        if self._webhook is not None:
-            return self._webhook.converted(obj, version)
-        return {**obj, "apiVersion": api_version}
+        if self._webhook is None:
+            return {**obj, "apiVersion": api_version}
+        if obj["apiVersion"] != self.gvk.api_version:  # Kubernetes' hub is the request's version
+            obj = self._webhook.converted(obj, self.gvk.version)
+        return obj if version == self.gvk.version else self._webhook.converted(obj, version)
 
     # ---- rules ----
 
