@@ -44,7 +44,7 @@ def status(transom: Run, *args: str) -> dict[str, Any]:
 def test_life_of_a_cluster(transom: Run, env: dict[str, str]) -> None:
     config = Path(env["HOME"], ".kube", "config")
     config.parent.mkdir()
-    other = {"name": "other", "context": {"cluster": "c", "user": "u", "namespace": "n"}}
+    other = {"name": "other", "context": {"cluster": "c", "user": "u", "namespace": "team"}}
     config.write_text(
         yaml.safe_dump({"contexts": [other], "current-context": "other", "extra": {"kept": True}})
     )

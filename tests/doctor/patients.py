@@ -134,6 +134,7 @@ def healthy(**more: Any) -> ClusterSnapshot:
             "unread",
             "unhealthy",
             "unreachable",
+            "unusable",
         )
         if name in more
     }

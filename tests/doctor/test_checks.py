@@ -59,6 +59,11 @@ def unplaced(text: str = UNSCHEDULABLE) -> dict[str, Any]:
     return found
 
 
+def unusable(name: str, *, files: str = "", replace: str = "") -> dict[str, str]:
+    reason = "too many symbolic links: /opt"
+    return {"name": name, "reason": reason, "files": files, "replace": replace}
+
+
 CASES: list[tuple[str, ClusterSnapshot, str, str, str]] = [
     # of what, with what is wrong, how bad, what, what to do
     (
@@ -138,6 +143,30 @@ CASES: list[tuple[str, ClusterSnapshot, str, str, str]] = [
         "error",
         "is not Ready: KubeletNotReady: Kubelet stopped posting",
         "reaches the API server",
+    ),
+    (
+        "node/linux-1",
+        healthy(
+            nodes=[node("linux-1", "linux", ready="Unknown")],
+            unusable={"linux-1": unusable("linux-1", replace="transom node add linux-1")},
+        ),
+        "error",
+        "its machine has not started: too many symbolic links: /opt",
+        "Replace the node: transom node delete linux-1 && transom node add linux-1",
+    ),
+    (
+        "node/linux-1",
+        healthy(unusable={"linux-1": unusable("linux-1", files="/state/machines/linux-1")}),
+        "error",
+        "its machine has not started",
+        "Repair the file below /state/machines/linux-1, then: transom node start linux-1",
+    ),
+    (
+        "node/control-plane",
+        healthy(unusable={"control-plane": unusable("control-plane")}),
+        "error",
+        "its machine has not started",
+        "Create the cluster again: transom delete && transom up",
     ),
     (
         "node/linux-1",
@@ -381,6 +410,16 @@ def test_what_any_cluster_may_have(
         examine(patient)
     )
     assert remedy in found[0].remedy and found[0].why and not found[0].windows
+
+
+def test_a_machine_that_has_not_started_is_reported_once() -> None:
+    nodes = [node("linux-1", "linux", ready="Unknown")]
+    machine = unusable("linux-1", replace="transom node add linux-1")
+    silent = {"linux-1": "connect: no route to host"}
+    found = examine(healthy(nodes=nodes, unusable={"linux-1": machine}, silent_kubelets=silent))
+    assert [one.what for one in found if one.where == ("node/linux-1",)] == [
+        "its machine has not started: too many symbolic links: /opt"
+    ]
 
 
 @pytest.mark.parametrize(

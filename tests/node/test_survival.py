@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from tests.node.programs.simulated_node import NodeTestCluster
 from tests.simulation.loop import LoopClock, run
 
 from transom.client.resources import EVENTS, NODES, PODS
+from transom.cluster.config import ClusterConfig
+from transom.cluster.endpoints.node_control import ControlHandler
+from transom.http.messages import HttpRequest, HttpResponse
 from transom.kit.user_errors import UserError
+from transom.node.cluster_access import ControlPlaneFacts
+from transom.node.inspect import inspect_nodes
 from transom.node.machine_disks import MachineDisks
 from transom.store.memory import MemoryStore
 
@@ -168,6 +174,18 @@ def test_a_node_with_unusable_files_leaves_the_cluster_alone(tmp_path: Path) -> 
             pool = cluster.pool
             assert pool.is_ready("w") and not pool.is_ready("l")
             assert pool.names() == {"l", "w"} and len(pool.numbers()) == 2
+            control = ControlHandler(ClusterConfig("l"), pool, ControlPlaneFacts({}, dict))
+            answer = await control(HttpRequest("GET", b"/transom/nodes", "/transom/nodes", {}))
+            assert isinstance(answer, HttpResponse)
+            rows = {row["name"]: row for row in orjson.loads(answer.body)["items"]}
+            assert rows["l"].keys() == rows["w"].keys()
+            assert rows["l"]["state"] == "not started" and not rows["l"]["ready"]
+            assert "symbolic links" in rows["l"]["problem"] and rows["w"]["problem"] is None
+            inside = await inspect_nodes(pool, ControlPlaneFacts({}, dict))
+            assert [one["name"] for one in inside["items"]] == ["w"]
+            (unusable,) = inside["unusable"]
+            assert unusable["reason"] == rows["l"]["problem"] and unusable["files"] == ""
+            assert unusable["replace"] == "transom node add l"
             for work in (pool.start, pool.stop, pool.reboot):
                 with pytest.raises(UserError, match=r"node 'l' cannot start: .*symbolic links"):
                     await work("l")

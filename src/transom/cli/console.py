@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -466,6 +466,14 @@ def print_value(value: Any, output: str) -> None:
         import yaml
 
         print(yaml.safe_dump(value, sort_keys=False, default_flow_style=False), end="")
+
+
+def print_unusable_nodes(nodes: Iterable[Mapping[str, Any]], option: str) -> None:
+    """The nodes of `/transom/nodes` that cannot start, and why."""
+    for node in nodes:
+        if node.get("problem"):
+            found = colour_text(f"{node['name']} cannot start: {node['problem']}", "red")
+            print(f"{found}; see transom doctor{option} {node['name']}")
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:

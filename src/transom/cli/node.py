@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.cli import console
 from transom.cli.command import Command
@@ -164,6 +164,7 @@ def _list(call: Any, args: argparse.Namespace) -> int:
         console.print_value(nodes, args.output)
     else:
         _table(nodes)
+        console.print_unusable_nodes(nodes, name_option(args.name))
     return 0
 
 
@@ -277,14 +278,15 @@ def _past(verb: str) -> str:
     }[verb]
 
 
+_STATES: Final = {name: name for name in ("stopped", "not started")}  # shown as they are
+
+
 def _table(nodes: list[dict[str, Any]]) -> None:
     rows = [
         ("NAME", "STATE", "OS", "BUILD", "ADDRESS", "CPUS", "MEMORY", "RUNTIME", "KUBELET", "PODS")
     ]
     for node in nodes:
-        state = (
-            "ready" if node["ready"] else "stopped" if node["state"] == "stopped" else "not ready"
-        )
+        state = "ready" if node["ready"] else _STATES.get(node["state"], "not ready")
         build = f"10.0.{node['build']}" if node["build"] else "-"
         rows.append(
             (
@@ -295,7 +297,7 @@ def _table(nodes: list[dict[str, Any]]) -> None:
                 node["address"],
                 str(node["cpus"]),
                 node["memory"],
-                node["runtime"],
+                node["runtime"] or "-",
                 node["kubelet"],
                 str(node["pods"]),
             )

@@ -144,15 +144,18 @@ def _nodes(config: ClusterConfig) -> None:
     from transom.windows import releases
 
     option, kubectl = name_option(config.name), _kubectl(config)
-    found = lifecycle.control_client(config)("GET", "/transom/nodes")["items"]
+    listed_nodes = lifecycle.control_client(config)("GET", "/transom/nodes")["items"]
+    found = [node for node in listed_nodes if not node.get("problem")]
     kinds = [
         (sum(n["os"] == name for n in found), text)
         for name, text in (("linux", "Linux"), ("windows", "Windows"))
     ]
     late = [n["name"] for n in found if not n["ready"] and n["state"] != "stopped"]
     summary_of_kinds = " and ".join(f"{count} {text}" for count, text in kinds if count)
-    summary = f"{len(found)} nodes, {summary_of_kinds}, {_engine(found)}:"
-    print(summary if found else f"no nodes; add one: transom node add worker-1{option}")
+    if found:
+        print(f"{len(found)} nodes, {summary_of_kinds}, {_engine(found)}:")
+    elif not listed_nodes:
+        print(f"no nodes; add one: transom node add worker-1{option}")
     for node in found[:8]:
         system = f"Windows 10.0.{node['build']}" if node["build"] else "Linux"
         print(
@@ -161,6 +164,7 @@ def _nodes(config: ClusterConfig) -> None:
         )
     if len(found) > 8:
         print(f"  ... and {len(found) - 8} more: transom node list{option}")
+    console.print_unusable_nodes(listed_nodes, option)
     if late:
         print(
             console.colour_text(f"not ready yet: {', '.join(late[:8])}", "yellow")

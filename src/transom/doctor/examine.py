@@ -60,6 +60,7 @@ GENERAL: Final = (
     DoctorCheck("custom resources can be converted", control_plane.check_conversions),
     DoctorCheck("certificate requests are decided", control_plane.check_signing_requests),
     DoctorCheck("nodes are Ready, without pressure and schedulable", nodes.check_nodes),
+    DoctorCheck("the machines of nodes have started", nodes.check_unusable),
     DoctorCheck("kubelets answer the API server", nodes.check_kubelet_answers),
     DoctorCheck("kubelets are not too old or too new", nodes.check_skew),
     DoctorCheck("machines, nodes and the control plane belong together", nodes.check_machines),

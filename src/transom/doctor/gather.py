@@ -260,6 +260,7 @@ async def _inside(api: ApiReader, found: ClusterSnapshot) -> None:
         return
     found.inside = {one.name: one for one in map(node_inspection.node_state_from_document, items)}
     found.name_option = str(document.get("nameOption") or "")
+    found.unusable = {one["name"]: one for one in document.get("unusable") or ()}
     found.dns = document.get("dns") or {}
     found.unresolved = document.get("unresolved") or {}
     found.webhooks = document.get("webhooks") or {}

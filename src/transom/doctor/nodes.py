@@ -56,6 +56,8 @@ def check_nodes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     for node in s.nodes:
         where, called = place_of_object("node", node), name_of_object(node)
         ready = status_condition(node, "Ready")
+        if called in s.unusable:  # reported by check_unusable
+            continue
         if ready.get("status") != "True":
             yield _not_ready(s, node, ready, where)
         for kind, remedy in _PRESSURE.items():
@@ -102,6 +104,26 @@ def _wrong_labels(node: Object, where: str) -> Iterator[DoctorFinding]:
                 "Pods that select nodes by this label are placed on the wrong nodes, or on none.",
                 f"kubectl label node {called} {label}={actual} --overwrite",
             )
+
+
+def check_unusable(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Nodes that cannot start since a pod has changed their files."""
+    for name, node in s.unusable.items():
+        start, ways = f"transom node start {name}", []
+        if node["files"]:
+            ways.append(f"Repair the file below {node['files']}, then: {start}")
+        if node["replace"]:
+            ways.append(f"replace the node: transom node delete {name} && {node['replace']}")
+        if not ways:
+            ways.append("create the cluster again: transom delete && transom up")
+        remedy = "; or ".join(ways)
+        yield DoctorFinding(
+            "error",
+            f"its machine has not started: {node['reason']}",
+            (f"node/{name}",),
+            "Its pods are not served. A pod with a hostPath volume can damage the files of its node.",
+            remedy[0].upper() + remedy[1:],
+        )
 
 
 def _add_nodes(s: ClusterSnapshot) -> str:
@@ -207,6 +229,8 @@ def _start_runtime(node: Object, inside: NodeState | None) -> str:
 def check_kubelet_answers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Logs, exec, port forwarding and metrics are connections from the API server to the kubelet."""
     for name, problem in s.silent_kubelets.items():
+        if name in s.unusable:  # reported by check_unusable
+            continue
         inside = s.inside.get(name)
         blocked = inside.kubelet_blocked if inside is not None else ""
         yield DoctorFinding(
@@ -363,7 +387,7 @@ def check_machines(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 ),
             )
     first = [one for one in s.inside.values() if one.control_plane]
-    if not first:
+    if not first and all(one["replace"] for one in s.unusable.values()):
         yield DoctorFinding(
             "error",
             "the cluster has no control-plane node",

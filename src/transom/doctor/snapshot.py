@@ -25,6 +25,8 @@ class ClusterSnapshot:
     objects: Mapping[str, Sequence[Object]] = field(default_factory=dict)  # by plural
     unread: Mapping[str, str] = field(default_factory=dict)  # kinds that could not be read, and why
     inside: Mapping[str, NodeState] = field(default_factory=dict)  # by node, of our own clusters
+    # nodes of our own clusters that cannot start: reason, files, and the command that adds another
+    unusable: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     store: Mapping[str, Any] = field(default_factory=dict)  # the data on disk, of our own clusters
     logs: Mapping[tuple[str, str], str] = field(default_factory=dict)  # the ends of some pod logs
     # whether cluster DNS responds, of our own clusters

@@ -32,13 +32,14 @@ from transom.node.inspect_hns import VIEWS
 from transom.node.machine import windows_machine
 from transom.node.network_windows import WindowsNodeNetwork
 from transom.node.settings import name_option
+from transom.node.spec import is_control_plane
 from transom.runtime.sim.engine import SimRuntime
 
 if TYPE_CHECKING:
     from transom.machines.windows.registry import WindowsRegistry
     from transom.node.cluster_access import ControlPlaneFacts
     from transom.node.node import Node
-    from transom.node.pool import NodePool
+    from transom.node.pool import NodePool, UnusableNode
 
 # Network mode -> the HNS network that exists before the first pod; the other modes create it with
 # the first pod.
@@ -96,12 +97,27 @@ async def inspect_nodes(pool: NodePool, control_plane: ControlPlaneFacts) -> dic
         await asyncio.sleep(0)  # yield to other tasks: there may be a thousand nodes
     return {
         "items": [asdict(one) for one in found],
+        "unusable": [_unusable(one) for one in pool.unusable()],
         "nameOption": name_option(pool.cluster.settings.name),
         "dns": await _dns(pool),
         "unresolved": await _unresolved(pool),
         "webhooks": control_plane.webhook_failures(_RECENT_SECONDS),
         "cloud": pool.cluster.cloud.problems(),
         "certificates": _certificates(pool, control_plane),
+    }
+
+
+def _unusable(node: UnusableNode) -> dict[str, Any]:
+    """A node that cannot start, and the command that adds one like it; "" for the control plane,
+    which cannot be deleted.
+    """
+    spec = node.spec
+    option = f" --os windows --build {spec.build}" if spec.windows else ""
+    return {
+        "name": spec.name,
+        "reason": node.reason,
+        "files": node.files,
+        "replace": "" if is_control_plane(spec) else f"transom node add {spec.name}{option}",
     }
 
 

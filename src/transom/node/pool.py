@@ -17,7 +17,8 @@ from transom.dns.settings import NAMESERVER
 from transom.ingress.first import first_ingress
 from transom.kit import dnswire
 from transom.kit.lazy import lazy_import
-from transom.kit.user_errors import UserError
+from transom.kit.named_tuple import NamedTuple
+from transom.kit.user_errors import UserError, name_cluster
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases.release import parse_release
@@ -35,7 +36,7 @@ from transom.node.machine import NodeMachine, make_emulated_machine, node_hardwa
 from transom.node.network import NodeNetwork, NodeStacks
 from transom.node.network_settings import API_PORT
 from transom.node.node import Node, configured_pause_image
-from transom.node.runtimes import check_engine, choose_engines
+from transom.node.runtimes import MACHINES, check_engine, choose_engines
 from transom.node.settings import name_option
 from transom.node.spec import NodeSpec, changed_spec, is_control_plane, kubelet_version
 from transom.node.write_back import WriteBack
@@ -54,6 +55,16 @@ else:
 log = logging.getLogger("transom.node")
 
 MAX_LISTENING_NODES = 16  # up to this cluster size, each kubelet has a port of this machine
+
+
+class UnusableNode(NamedTuple):
+    """A node whose files keep it from starting; pods can write these files."""
+
+    spec: NodeSpec
+    reason: str
+    files: str  # the folder of this machine with the node's files; "" for simulated nodes
+
+
 SaveSpecs = Callable[[Sequence[NodeSpec]], None]
 ReportReady = Callable[[str, int, int], None]
 """Called with the name of a node that has become ready, the number of ready nodes, and the
@@ -94,8 +105,7 @@ class NodePool:
         self._on_ready = on_ready
         self._max_listening = max_listening
         self._nodes: dict[str, Node] = {}
-        # Nodes whose files keep them from starting, with the reason; pods can write these files.
-        self._unusable: dict[str, tuple[NodeSpec, str]] = {}
+        self._unusable: dict[str, UnusableNode] = {}
         self._ready: set[str] = set()
         self._labelling: set[str] = set()  # nodes whose labels are being set
         self._dns: ClusterDns | None = None
@@ -127,9 +137,12 @@ class NodePool:
         found = self._nodes.get(name)
         if found is None and name in self._unusable:
             raise UserError(
-                f"node {name!r} cannot start: {self._unusable[name][1]}",
-                f"repair the files of the node, then: transom node start {name}; or delete it: "
-                f"transom node delete {name}",
+                f"node {name!r} cannot start: {self._unusable[name].reason}",
+                name_cluster(
+                    f"repair the files of the node, then: transom node start {name}; or delete it: "
+                    f"transom node delete {name}",
+                    name_option(self.cluster.settings.name),
+                ),
             )
         if found is None:
             known = ", ".join(self._nodes) or "none"
@@ -138,6 +151,9 @@ class NodePool:
 
     def nodes(self) -> list[Node]:
         return list(self._nodes.values())
+
+    def unusable(self) -> list[UnusableNode]:
+        return list(self._unusable.values())
 
     def names(self) -> set[str]:
         return self._nodes.keys() | self._unusable.keys()
@@ -342,7 +358,7 @@ class NodePool:
 
     async def start(self, name: str) -> None:
         if name in self._unusable:
-            self._restore_node(self._unusable.pop(name)[0])
+            self._restore_node(self._unusable.pop(name).spec)
         node = self.node(name)
         if not node.spec.stopped and node.programs.running("kubelet") is not None:
             return
@@ -375,8 +391,7 @@ class NodePool:
         await self._delete_object(name)
 
     async def _delete_unusable(self, name: str) -> None:
-        spec, _ = self._unusable[name]
-        if is_control_plane(spec):
+        if is_control_plane(self._unusable[name].spec):
             self.node(name)  # raises UserError
         if self._real_runtimes is not None:
             self._real_runtimes.remove_files(name)
@@ -411,7 +426,7 @@ class NodePool:
         self._save_specs(self._specs())
 
     def _specs(self) -> list[NodeSpec]:
-        unusable = (spec for spec, _ in self._unusable.values())
+        unusable = (one.spec for one in self._unusable.values())
         return [*(node.spec for node in self._nodes.values()), *unusable]
 
     # ---- node creation ----
@@ -424,7 +439,13 @@ class NodePool:
             self._nodes[spec.name] = self._make_node(spec)
         except OSError as problem:
             log.error("node %s cannot start: %s", spec.name, problem)
-            self._unusable[spec.name] = spec, str(problem)
+            settings = self.cluster.settings
+            files = (
+                ""
+                if self._engines.of(spec) == "sim"
+                else str(settings.state / MACHINES / spec.name)
+            )
+            self._unusable[spec.name] = UnusableNode(spec, str(problem), files)
             self.cluster.network.forget(spec.name)
 
     def _make_node(self, spec: NodeSpec) -> Node:

@@ -24,9 +24,9 @@ from transom.node.inspect_hns import answer_hns
 from transom.node.machine import windows_machine
 from transom.node.network_settings import NetworkSettings
 from transom.node.node import Node
-from transom.node.pool import NodePool
+from transom.node.pool import NodePool, UnusableNode
 from transom.node.relay import RelayLine
-from transom.node.spec import NodeSpec, complete_specs, specs_from_rows
+from transom.node.spec import NodeSpec, complete_specs, kubelet_version, specs_from_rows
 from transom.node.support_warnings import node_warnings
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class ControlHandler:
     async def _cluster_request(self, request: HttpRequest, parts: Sequence[str]) -> Answer | None:
         match request.method, parts:
             case "GET", ["nodes"]:
-                return _json(200, {"items": [self._node(m) for m in self._pool.nodes()]})
+                found = [self._node(node) for node in self._pool.nodes()]
+                found += [self._unusable(one) for one in self._pool.unusable()]
+                return _json(200, {"items": found})
             case "POST", ["nodes"]:
                 return await self._add(request)
             case "GET", ["inside"]:
@@ -225,6 +227,28 @@ class ControlHandler:
             "macSpoofing": spec.mac_spoofing if spec.windows else None,
             "proxy": spec.proxy or None,
             "pods": sum(s.state == "ready" for s in node.runtime.sandboxes()),
+            "problem": None,
+        }
+
+    def _unusable(self, node: UnusableNode) -> dict[str, Any]:
+        spec = node.spec
+        return {
+            "name": spec.name,
+            "os": spec.os,
+            "build": spec.build or None,
+            "state": "not started",
+            "ready": False,
+            "address": self._pool.cluster.node_ips(spec)[0],
+            "cpus": spec.cpus,
+            "memory": spec.memory,
+            "runtime": None,
+            "kubelet": kubelet_version(self._pool.cluster.settings, spec),
+            "kubeletURL": None,
+            "priorityClass": None,
+            "macSpoofing": None,
+            "proxy": spec.proxy or None,
+            "pods": 0,
+            "problem": node.reason,
         }
 
 

@@ -112,13 +112,14 @@ async def switch_fault(api: ApiAccess, node: str, fault: str, on: bool) -> None:
 async def render_faults(request: PageRequest) -> Markup:
     api = request.services.api
     try:
-        machines = (await api.get_json("/transom/nodes"))["items"]
+        found = (await api.get_json("/transom/nodes"))["items"]
     except ApiError as problem:
         if problem.code != 404:
             raise
         return tag("p", "Only clusters of `transom up` have faults to switch.", class_="notice")
     nodes = (await api.get_json("/api/v1/nodes", {"limit": "500"}))["items"]
     objects = {node["metadata"]["name"]: node for node in nodes}
+    machines = [machine for machine in found if not machine["problem"]]
     shown = machines[:_MOST_NODES]
     hns = await asyncio.gather(*(_hns_faults(api, machine) for machine in shown))
     cards = [
