@@ -99,7 +99,7 @@ FAULTS = (
     ),
     deployment("range", {"resources": {"limits": {"cpu": "2"}}}),
     deployment("selector"),
-    namespaced("Service", "selector", spec={"selector": {"app": "b"}, "ports": [{"port": 80}]}),
+    namespaced("Service", "selector", spec={"selector": {"app": "aa"}, "ports": [{"port": 80}]}),
     deployment("target"),
     namespaced(
         "Ingress",

@@ -278,8 +278,7 @@ def test_broken_kubeconfig_does_not_keep_a_cluster_from_being_deleted(home: Path
     assert lifecycle.delete_cluster("blue", printed.append)
     assert printed == [
         f"note: context 'blue' is still in the kubeconfig: {home / 'config'} is not a valid "
-        "kubeconfig: "
-        "while parsing a flow node"
+        "kubeconfig: yaml: line 1: did not find expected node content"
     ]
 
 

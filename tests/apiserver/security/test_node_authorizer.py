@@ -302,6 +302,9 @@ async def test_reasons_stand_in_the_refusal() -> None:
         )
 
 
+MAPPING = {"containerName": "c", "resourceName": "example.com/device", "requestName": "r"}
+
+
 async def test_claims_belong_to_the_pods_whose_status_names_them() -> None:
     """A pod that only owns a claim, or has the name of its owner, opens nothing."""
     claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -317,6 +320,8 @@ async def test_claims_belong_to_the_pods_whose_status_names_them() -> None:
             {"name": "named", "resourceClaimName": "shared"},
         ]
         body = pod("p", resourceClaims=entries)
+        [container] = body["spec"]["containers"]
+        container["name"], container["resources"] = "c", {"limits": {"example.com/device": "1"}}
         made = await api.ok("POST", f"{DEFAULT}/pods", body)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made["metadata"]["uid"]}
         request = {"name": "r", "exactly": {"deviceClassName": "c.example"}}
@@ -329,7 +334,7 @@ async def test_claims_belong_to_the_pods_whose_status_names_them() -> None:
             ("resourceClaimStatuses", [{"name": "made", "resourceClaimName": "p-made-x"}]),
             (
                 "extendedResourceClaimStatus",
-                {"resourceClaimName": "extended", "requestMappings": []},
+                {"resourceClaimName": "extended", "requestMappings": [MAPPING]},
             ),
         ):
             status = {"status": {field: value}}
