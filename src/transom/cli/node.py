@@ -278,7 +278,7 @@ def _past(verb: str) -> str:
     }[verb]
 
 
-_STATES: Final = {name: name for name in ("stopped", "not started")}  # shown as they are
+_OFF: Final = ("stopped", "not started")
 
 
 def _table(nodes: list[dict[str, Any]]) -> None:
@@ -286,7 +286,8 @@ def _table(nodes: list[dict[str, Any]]) -> None:
         ("NAME", "STATE", "OS", "BUILD", "ADDRESS", "CPUS", "MEMORY", "RUNTIME", "KUBELET", "PODS")
     ]
     for node in nodes:
-        state = "ready" if node["ready"] else _STATES.get(node["state"], "not ready")
+        state = node["state"] if node["state"] in _OFF else "not ready"
+        state = "ready" if node["ready"] else state
         build = f"10.0.{node['build']}" if node["build"] else "-"
         rows.append(
             (
