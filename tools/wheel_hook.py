@@ -3,7 +3,8 @@
 It adds the man pages and shell completions that `make man` has written. Modules are installed
 without docstrings, comments, annotations of functions and variables and imports for type checkers,
 and indented by one space, in all parts but `transom.testing`, which users import: that makes the
-installed modules a fifth smaller. Lines keep their numbers; the sdist has it all.
+installed modules a fifth smaller. Lines keep their numbers. The tables of releases are compressed.
+The sdist has it all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SHARED, SMALLER = "build/share", "build/smaller"
+TABLES = "transom/machinery/releases"  # its tables are compressed
 COMPLETE = ("testing",)  # packages whose docstrings and annotations users need
 # From Python 3.12 on, a formatted string is several tokens.
 _STRING_STARTS = {number for number, name in tokenize.tok_name.items() if name == "FSTRING_START"}
@@ -49,6 +52,11 @@ class SharedFilesHook(BuildHookInterface[Any]):
                     source.parent.mkdir(parents=True, exist_ok=True)
                     source.write_bytes(smaller_source(path.read_bytes()))
             build_data["force_include"][str(source)] = name.as_posix()
+        for path in sorted((root / "src" / TABLES).glob("*.txt")):
+            packed = root / SMALLER / TABLES / f"{path.name}.z"
+            packed.parent.mkdir(parents=True, exist_ok=True)
+            packed.write_bytes(zlib.compress(path.read_bytes(), 9))
+            build_data["force_include"][str(packed)] = f"{TABLES}/{packed.name}"
 
 
 def _is_newer(made: Path, source: Path) -> bool:

@@ -20,6 +20,7 @@ from transom.kit.lazy_dataclass import dataclass
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import Release, has_tables, in_range
 from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.release import read_table
 
 # Go's scalar types and the types with a custom JSON form -> the kind of value.
 _SCALARS = {
@@ -193,8 +194,7 @@ class SchemaTable:
                 head, _, body = block.partition("\n")
                 blocks[head.partition(" ")[0]] = block if " " in head else body
             return blocks
-        file = Path(__file__).with_name("releases") / "types.txt"
-        for block in file.read_text(encoding="utf-8").rstrip().split("\n\n")[1:]:
+        for block in read_table("types.txt").rstrip().split("\n\n")[1:]:
             head, _, body = block.partition("\n")
             name, at, where = head.partition(" @")
             if not at or in_range(where, self.release):

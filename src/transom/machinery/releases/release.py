@@ -4,6 +4,7 @@ the names from here.
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -35,10 +36,18 @@ def parse_release(text: str) -> Release:
     return Release(int(major), int(minor))
 
 
+def read_table(name: str) -> str:
+    """A table beside this module. An installed package has it compressed."""
+    path = Path(__file__).with_name(name)
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return zlib.decompress(path.with_name(f"{name}.z").read_bytes()).decode()
+
+
 def table_lines(name: str) -> list[str]:
-    """The lines of a table beside this module, without the comment at its head."""
-    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
+    """The lines of a table, without the comment at its head."""
+    return [line for line in read_table(name).splitlines() if line and not line.startswith("#")]
 
 
 def in_range(text: str, release: Release) -> bool:
