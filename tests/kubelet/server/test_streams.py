@@ -224,7 +224,7 @@ def test_a_writer_that_goes_away_ends_the_input_of_its_command(wire: str, starte
         process = harness.runtime.processes[0]
         await eventually(lambda: "eof" in process.events)
         assert b"".join(received) == b"content"
-        process.output("stdout", b"read by nobody")
+        process.output("stdout", b"without a reader")
         process.exit(0)
         assert "closed" not in process.events
 
